@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the compiled core (core/) is built where a Rust compiler is new enough for it, and left out elsewhere."""
+"""The build of the compiled core (core/): only with a Rust compiler that is new enough."""
 
 import os
 import re
@@ -13,7 +13,10 @@ CRATE = Path("core/Cargo.toml")
 
 
 def can_compile() -> bool:
-    """Whether there is a crate, and a cargo that is new enough for it; ``ARES_PURE=1`` asks for a package without the core."""
+    """Return whether the crate is here, and a cargo that is new enough for it.
+
+    ``ARES_PURE=1`` asks for a package without the core.
+    """
     if os.environ.get("ARES_PURE", "0") not in ("", "0") or not CRATE.exists():
         return False
     try:

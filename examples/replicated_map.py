@@ -1,6 +1,8 @@
-"""A map that is the same everywhere: each change is an entry of a log, and everybody applies the entries in their order.
+"""A replicated map: each change is an entry of a log, and all clients apply the entries in order.
 
-python examples/replicated_map.py cluster.toml KEY [VALUE]     prints what KEY has; with VALUE: sets it first
+    python examples/replicated_map.py cluster.toml KEY [VALUE]
+
+prints the value of KEY; with VALUE, sets KEY first.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ class ReplicatedMap:
         self._turn = asyncio.Lock()
 
     async def _reach(self, position):
-        """Apply what is below ``position``; entries that were trimmed are in a snapshot, which was written before."""
+        """Apply the entries below ``position``, trimmed entries from a snapshot."""
         async with self._turn:
             while self.position < position:
                 try:
@@ -44,7 +46,7 @@ class ReplicatedMap:
         await self._log.append(json.dumps({key: value}).encode())
 
     async def update(self, key, change):
-        """Set what ``change`` makes of the old value, unless somebody else changed the map meanwhile: then look again."""
+        """Set ``change`` of the old value; repeat if another client changed the map meanwhile."""
         while True:
             value = change(await self.get(key))
             with contextlib.suppress(ares.PositionTaken):

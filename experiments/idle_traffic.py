@@ -2,7 +2,7 @@
 
 There are three sites of three servers and a member each, in network namespaces.
 
-    sudo .venv/bin/python -m experiments.idle_traffic                 # the defaults of `init --sites`
+    sudo .venv/bin/python -m experiments.idle_traffic            # the defaults of `init --sites`
     sudo .venv/bin/python -m experiments.idle_traffic --curve --away
     sudo .venv/bin/python -m experiments.idle_traffic --set consensus_beat_s=0.1
 
@@ -50,7 +50,7 @@ def address_of(site: str) -> str:
 
 
 class Network:
-    """Namespaces of the sites, a bridge between them, and counters of what leaves for each other site."""
+    """Namespaces of the sites, a bridge between them, and counters of bytes for each other site."""
 
     def __init__(self) -> None:
         self._prefix = f"idle{os.getpid()}"

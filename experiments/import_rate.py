@@ -22,10 +22,14 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 SERVERS = ["s0", "s1", "s2", "s3"]
 ALIKE = {
-    "levelname": "INFO", "name": "ares.operations", "status": "SUCCESS", "outcome": "ok", "objectID": "key", "domain": "default", "file_size": 2**20,
-    "com_latency": 0.009, "read_config_latency_total": 0.001, "phase1_latency": 0.003, "phase2_latency": 0.004, "dap_protocols": {"EC": 1},
-    "params": {"dap_protocol": "EC", "m": 2}, "servers_no": 5, "confs_no": 1, "configurations": [0], "rounds": 2,
-    "quorum_phase1": 3, "quorum_phase1_servers": SERVERS, "quorum_phase2": 3, "quorum_phase2_servers": SERVERS,
+    "levelname": "INFO", "name": "ares.operations", "status": "SUCCESS", "outcome": "ok",
+    "objectID": "key", "domain": "default", "file_size": 2**20,
+    "com_latency": 0.009, "read_config_latency_total": 0.001, "phase1_latency": 0.003,
+    "phase2_latency": 0.004, "dap_protocols": {"EC": 1},
+    "params": {"dap_protocol": "EC", "m": 2}, "servers_no": 5, "confs_no": 1, "configurations": [0],
+    "rounds": 2,
+    "quorum_phase1": 3, "quorum_phase1_servers": SERVERS, "quorum_phase2": 3,
+    "quorum_phase2_servers": SERVERS,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: docstrings name classes with Sphinx's roles, which mkdocstrings shows as text."""
+"""A hook of mkdocs that makes Sphinx's roles in docstrings readable, as mkdocstrings keeps them."""
 
 import re
 

@@ -173,10 +173,8 @@ class Bulletin:
         action = own if result.ours else "completed a move that another client decided"
         self.counted.done += 1
         self._deeds.setdefault(action, []).append(domain)
-        self._did = (
-            f"{_now()}: "
-            f"{', '.join(f'{action} in {_named(domains)}' for action, domains in self._deeds.items())}"
-        )
+        deeds = [f"{action} in {_named(domains)}" for action, domains in self._deeds.items()]
+        self._did = f"{_now()}: {', '.join(deeds)}"
         more = {
             "domain": domain,
             "index": result.configuration.index,

@@ -337,7 +337,7 @@ def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: P
             place = f"{stem}.{conflict.offset}"
             while (
                 place in used
-            ):  # two edits may share a place of the local file: a removal and an insertion by the other client
+            ):  # two edits may share a place: a removal, and an insertion by the other client
                 place += "+"
             used.add(place)
             mine = directory / f"{place}.mine"

@@ -245,7 +245,7 @@ def run(arguments: Sequence[str], ending: TerminationHandler | None = None) -> i
 def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: TerminationHandler) -> int:
     """Report the end of a command to the user, and return the exit status."""
     match error:
-        case typer.TyperException():  # errors of typer: an unknown command or option, a missing argument
+        case typer.TyperException():  # of typer: an unknown command or option, a missing argument
             from ares.security.keys import (
                 without_keys,
             )  # a key may have been typed by mistake
@@ -269,7 +269,7 @@ def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Terminatio
                 as_json,
                 **uncertain,
             )
-        case OSError():  # an error of the machine: a full disk, a directory without write permission
+        case OSError():  # of the machine: a full disk, a directory without write permission
             return _fail(_unusable(error), type(error).__name__, STATUS_FAILED, as_json)
         case _:
             return _fail(_mistake(error), "Mistake", STATUS_FAILED, as_json)

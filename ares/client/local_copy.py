@@ -443,10 +443,9 @@ class RememberedBases:
 
 
 def _entry_path(directory: Path, copy: LocalName) -> Path:
-    return (
-        directory
-        / f"{_file_digest(copy.cluster, copy.domain, copy.file)}-{blake3(copy.path).hexdigest(REMEMBERED_NAME_BYTES)}{REMEMBERED_SUFFIX}"
-    )
+    file = _file_digest(copy.cluster, copy.domain, copy.file)
+    name = blake3(copy.path).hexdigest(REMEMBERED_NAME_BYTES)
+    return directory / f"{file}-{name}{REMEMBERED_SUFFIX}"
 
 
 def _file_digest(cluster: bytes, domain: str, file: str) -> str:

@@ -41,7 +41,7 @@ FILE_DOMAINS = "file/"
 """Prefix of the domains of single files."""
 
 MIRROR_DOMAINS = "mirror/"
-"""Prefix of the domains of mirrors: read-only copies of other domains (ares/registers/mirroring.py).
+"""Prefix of mirrors: domains with read-only copies (ares/registers/mirroring.py).
 """
 
 DIRECTORY_PREFIX = RESERVED + "domain/"

@@ -137,7 +137,7 @@ def is_large(message: AnyMessage) -> bool:
 
 
 class PeerQueue:
-    """Messages for a peer that takes none at the moment, oldest first, small ones before large ones.
+    """Messages for a peer that takes none now: small ones before large ones, oldest first.
 
     A copy of a request takes the place of the request that waits: of what is sent again because a
     link is slow, one copy waits. Bounded; messages beyond the bound are dropped. An empty queue

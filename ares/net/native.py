@@ -77,7 +77,7 @@ On a quick link this bound would cost a large write 1.6 times the processor time
 """
 
 SLOW_LINK_S = 0.05
-"""Seconds after which a slow server counts as behind a slow link, as long as the connection lasts."""
+"""Seconds after which a slow server counts as behind a slow link, until the connection ends."""
 
 PROGRESS_S = 0.25
 """Seconds between two checks whether a large reply is still arriving."""
@@ -118,7 +118,7 @@ def _tune_link(connection: ZmtpConnection, raw: socket.socket) -> None:
 
 
 def _bound_unsent(connection: ZmtpConnection, raw: socket.socket, bound_bytes: int) -> None:
-    """Bound the unsent bytes in the process and in the kernel: a small request waits behind them."""
+    """Bound the unsent bytes in process and kernel: a small request waits behind them."""
     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, bound_bytes)
     connection.transport.set_write_buffer_limits(bound_bytes)
 

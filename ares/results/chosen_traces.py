@@ -27,11 +27,14 @@ _SPANS = "spans WHERE file_id IN (SELECT id FROM files WHERE run_id = :run)"
 # row with the maximum.
 _CHOSEN = f"""
 WITH traces AS (
-    SELECT trace, name, coalesce(error, '') <> '' AS failed, max(ended_ns - began_ns) AS ns, count(*) AS spans FROM {_SPANS} GROUP BY trace),
-ranked AS (SELECT *, row_number() OVER (PARTITION BY name ORDER BY ns, trace) AS place, count(*) OVER (PARTITION BY name) AS number,
+    SELECT trace, name, coalesce(error, '') <> '' AS failed, max(ended_ns - began_ns) AS ns,
+        count(*) AS spans FROM {_SPANS} GROUP BY trace),
+ranked AS (SELECT *, row_number() OVER (PARTITION BY name ORDER BY ns, trace) AS place,
+    count(*) OVER (PARTITION BY name) AS number,
     row_number() OVER (PARTITION BY name, failed ORDER BY ns DESC) AS of_its_outcome FROM traces)
 SELECT trace, name, ns, spans, number,
-    CASE WHEN place = number THEN 0 WHEN failed AND of_its_outcome = 1 THEN 1 WHEN place = (number + 1) / 2 THEN 2 WHEN place = 1 THEN 3 END AS reason
+    CASE WHEN place = number THEN 0 WHEN failed AND of_its_outcome = 1 THEN 1
+        WHEN place = (number + 1) / 2 THEN 2 WHEN place = 1 THEN 3 END AS reason
 FROM ranked WHERE reason IS NOT NULL ORDER BY reason, number DESC, name LIMIT :most
 """
 

@@ -22,43 +22,58 @@ BUSY_S = 10.0
 TABLES = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS runs (
-    id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, name TEXT, -- name: the path as people know it, in the published collection from raw_data on
-    scenario TEXT, algorithm TEXT, servers INT, writers INT, readers INT, reconfigurers INT, object_size INT, k INT, m INT, topology TEXT,
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, name TEXT,
+    -- name: the path that people know, in the published collection from raw_data on
+    scenario TEXT, algorithm TEXT, servers INT, writers INT, readers INT, reconfigurers INT,
+    object_size INT, k INT, m INT, topology TEXT,
     iteration INT,
     level TEXT, -- 'client' or 'user': the level that figures are taken from
     parameters TEXT, provenance TEXT); -- JSON
 CREATE TABLE IF NOT EXISTS files (
     id INTEGER PRIMARY KEY, run_id INT NOT NULL, path TEXT UNIQUE NOT NULL,
     kind TEXT NOT NULL, -- 'main', 'phase1', 'read_file', 'events', 'trace', 'load'
-    client TEXT, shift_s INT, -- shift_s: what its host's clock is ahead of that of the run's first client, by time zones
+    client TEXT, shift_s INT,
+    -- shift_s: time zones that the client's clock is ahead of the clock of the run's first client
     inode INT, modified_ns INT, -- of the file when it was read to its end
-    read_bytes INT NOT NULL DEFAULT 0, digest TEXT NOT NULL DEFAULT '', -- how far it was read, and XXH3 (128 bits) of that
+    read_bytes INT NOT NULL DEFAULT 0, digest TEXT NOT NULL DEFAULT '',
+    -- read_bytes: the part that was read; digest: XXH3 (128 bits) of this part
     lines INT NOT NULL DEFAULT 0, malformed INT NOT NULL DEFAULT 0,
-    passed_over INT NOT NULL DEFAULT 0); -- lines that are no operations; spans beyond the bound of a run
+    -- passed_over: lines that are no operations; spans beyond the bound of a run
+    passed_over INT NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS files_of_run ON files (run_id);
 CREATE TABLE IF NOT EXISTS operations (
     file_id INT, line INT, run_id INT, level TEXT, -- 'client' or 'user'
     op TEXT, client TEXT, ok INT,
     began_s REAL, -- seconds since 1970 by the clock of the run, which is that of its first client
-    clock_s REAL, -- when it began by the monotonic clock of its client: comparable within one client of a run only
-    latency_s REAL, size INT, read_config_s REAL, phase1_s REAL, phase2_s REAL, p2_read_config_s REAL, p2_put_data_s REAL,
+    clock_s REAL, -- the begin by the client's monotonic clock: comparable within one client
+    latency_s REAL, size INT, read_config_s REAL, phase1_s REAL, phase2_s REAL,
+    p2_read_config_s REAL, p2_put_data_s REAL,
     error TEXT, more TEXT, -- more: JSON of all else that the line says
     PRIMARY KEY (file_id, line)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS bad_lines (file_id INT, line INT, why TEXT, PRIMARY KEY (file_id, line)) WITHOUT ROWID; -- the first of each file
+CREATE TABLE IF NOT EXISTS bad_lines ( -- the first of each file
+    file_id INT, line INT, why TEXT, PRIMARY KEY (file_id, line)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
-    file_id INT, line INT, run_id INT, at_s REAL, what TEXT, server TEXT, detail TEXT, PRIMARY KEY (file_id, line)) WITHOUT ROWID;
+    file_id INT, line INT, run_id INT, at_s REAL, what TEXT, server TEXT, detail TEXT,
+    PRIMARY KEY (file_id, line)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS spans (
-    file_id INT, line INT, run_id INT, trace BLOB, id BLOB, parent BLOB, name TEXT, began_ns INT, ended_ns INT, kind TEXT,
+    file_id INT, line INT, run_id INT, trace BLOB, id BLOB, parent BLOB, name TEXT, began_ns INT,
+    ended_ns INT, kind TEXT,
     attributes TEXT, error TEXT);
 CREATE INDEX IF NOT EXISTS spans_of_file ON spans (file_id);
 CREATE TABLE IF NOT EXISTS load_points (
-    file_id INT, number INT, run_id INT, -- columns as in load_points.py; curve: JSON of a list, figures: JSON of an object
-    peer TEXT, workload TEXT, fault TEXT, wrong INT, clients INT, mode TEXT, offered_per_s REAL, read_share REAL, seconds REAL, per_s REAL,
-    read_count INT, read_p50_s REAL, read_p99_s REAL, read_mean_s REAL, write_count INT, write_p50_s REAL, write_p99_s REAL, write_mean_s REAL,
-    wait_p50_s REAL, wait_p99_s REAL, service_p50_s REAL, service_p99_s REAL, failed INT, missed INT, longest_pause_s REAL, kept REAL,
+    file_id INT, number INT, run_id INT,
+    -- columns as in load_points.py; curve: JSON of a list, figures: JSON of an object
+    peer TEXT, workload TEXT, fault TEXT, wrong INT, clients INT, mode TEXT, offered_per_s REAL,
+    read_share REAL, seconds REAL, per_s REAL,
+    read_count INT, read_p50_s REAL, read_p99_s REAL, read_mean_s REAL, write_count INT,
+    write_p50_s REAL, write_p99_s REAL, write_mean_s REAL,
+    wait_p50_s REAL, wait_p99_s REAL, service_p50_s REAL, service_p99_s REAL, failed INT,
+    missed INT, longest_pause_s REAL, kept REAL,
     curve TEXT, figures TEXT, PRIMARY KEY (file_id, number)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sent (target TEXT, file_id INT, line INT, PRIMARY KEY (target, file_id)) WITHOUT ROWID; -- the last line that InfluxDB has
-CREATE VIEW IF NOT EXISTS measured AS SELECT o.* FROM runs r CROSS JOIN files f ON f.run_id = r.id CROSS JOIN operations o ON o.file_id = f.id
+CREATE TABLE IF NOT EXISTS sent ( -- the last line that InfluxDB has
+    target TEXT, file_id INT, line INT, PRIMARY KEY (target, file_id)) WITHOUT ROWID;
+CREATE VIEW IF NOT EXISTS measured AS SELECT o.* FROM runs r
+    CROSS JOIN files f ON f.run_id = r.id CROSS JOIN operations o ON o.file_id = f.id
     WHERE f.kind = 'main' AND (o.level = r.level OR o.op IN ('put', 'get', 'list'));
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {DATABASE_VERSION};

@@ -185,8 +185,10 @@ def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, in
     """Yield file, line and point of each unsent operation, without preparations."""
     run = ", ".join(f"r.{name}" for name in _RUN_TAGS)
     files = f"""SELECT f.id, coalesce(s.line, 0), {run} FROM files f JOIN runs r ON r.id = f.run_id
-        LEFT JOIN sent s ON s.file_id = f.id AND s.target = ? WHERE f.kind = 'main' AND f.lines > coalesce(s.line, 0) ORDER BY f.id"""
-    operations = f"""SELECT line, began_s, ok, size, level, op, client, {", ".join(_POINT_FIELDS)} FROM operations WHERE file_id = ? AND line > ?"""
+        LEFT JOIN sent s ON s.file_id = f.id AND s.target = ?
+        WHERE f.kind = 'main' AND f.lines > coalesce(s.line, 0) ORDER BY f.id"""
+    operations = f"""SELECT line, began_s, ok, size, level, op, client, {", ".join(_POINT_FIELDS)}
+        FROM operations WHERE file_id = ? AND line > ?"""
     for file, after, *about in database.execute(files, (target,)).fetchall():
         for line, began_s, ok, size, level, op, client, *values in database.execute(
             operations + " ORDER BY line", (file, after)

@@ -38,12 +38,16 @@ SUMMARY_COLUMNS = (
 _ORDER = ("write", "read", "recon")
 
 _CLIENTS_QUERY = """
-    SELECT o.level, o.op, sum(ok) n, sum(1 - ok) bad, avg(iif(ok, latency_s, NULL)) mean, total(iif(ok, latency_s, 0)) whole,
+    SELECT o.level, o.op, sum(ok) n, sum(1 - ok) bad, avg(iif(ok, latency_s, NULL)) mean,
+        total(iif(ok, latency_s, 0)) whole,
         min(iif(ok, latency_s, NULL)) least, max(iif(ok, latency_s, NULL)) most,
-        max(iif(ok, coalesce(clock_s, began_s) + latency_s, NULL)) - min(iif(ok, coalesce(clock_s, began_s), NULL)) span_s
-    FROM files f CROSS JOIN operations o ON o.file_id = f.id WHERE f.run_id = ? AND f.kind = 'main' GROUP BY o.level, o.op, o.client"""
+        max(iif(ok, coalesce(clock_s, began_s) + latency_s, NULL))
+            - min(iif(ok, coalesce(clock_s, began_s), NULL)) span_s
+    FROM files f CROSS JOIN operations o ON o.file_id = f.id
+    WHERE f.run_id = ? AND f.kind = 'main' GROUP BY o.level, o.op, o.client"""
 _FIGURES_QUERY = f"""
-    SELECT level, op, sum(n > 0) n_clients, sum(n) n_ops, sum(bad) n_unsuccessful, avg(mean) mean_s, sum(whole) / nullif(sum(n), 0) mean_over_ops_s,
+    SELECT level, op, sum(n > 0) n_clients, sum(n) n_ops, sum(bad) n_unsuccessful,
+        avg(mean) mean_s, sum(whole) / nullif(sum(n), 0) mean_over_ops_s,
         min(least) min_s, max(most) max_s, avg(n / nullif(span_s, 0)) throughput_ops_s_per_client
     FROM ({_CLIENTS_QUERY}) GROUP BY level, op"""
 _LATENCIES_QUERY = """

@@ -1,10 +1,10 @@
 """The logs of a storage server: nodes of chains between clients, servers and the disk.
 
-See ares/sharedlog/node.py and docs/log.md. Outputs of a turn of the event loop leave together: a batch
-for each client and server, and a commit of each log's journal. Requests of servers come in like
-requests of clients; a node's question to another server goes over this server's own connection, and
-is answered over it. A server with everything in memory has no journals: all facts of a node count
-as durable.
+See ares/sharedlog/node.py and docs/log.md. Outputs of a turn of the event loop leave together: a
+batch for each client and server, and a commit of each log's journal. Requests of servers come in
+like requests of clients; a node's question to another server goes over this server's own
+connection, and is answered over it. A server with everything in memory has no journals: all facts
+of a node count as durable.
 """
 
 import logging

@@ -291,7 +291,8 @@ class LogOperations:
         """
         try:
             answers = yield Gather(
-                chain, request, request.__name__, to=(server,), needed=1, give_up_s=give_up_s, arguments=(chain.id, *arguments), reply=reply
+                chain, request, request.__name__, to=(server,), needed=1, give_up_s=give_up_s,
+                arguments=(chain.id, *arguments), reply=reply
             )  # fmt: skip
         except Superseded as superseded:
             detour(self.view, superseded)
@@ -378,8 +379,14 @@ class LogOperations:
         chain = self.view.sequence.last_known
         try:
             answers = yield Gather(
-                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda *_: INSPECT_PATIENCE_S, arguments=(chain.id,), reply=LookDone
-            )  # fmt: skip
+                chain,
+                Look,
+                "inspect",
+                settled=lambda _: False,
+                patience_s=lambda *_: INSPECT_PATIENCE_S,
+                arguments=(chain.id,),
+                reply=LookDone,
+            )
         except Superseded as superseded:
             detour(self.view, superseded)
             return False

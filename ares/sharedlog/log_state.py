@@ -534,7 +534,8 @@ class LogState:
     ) -> tuple[Sequence[LogRecord], int, bool]:
         """Return records from ``first`` on, their end, and whether the disk lost records.
 
-        After a loss no records are returned. The end is as in ``reach`` of ares/sharedlog/entries.py.
+        After a loss no records are returned. The end is as in ``reach`` of
+        ares/sharedlog/entries.py.
         """
         try:
             reached = entries.reach(first, upto, bytes_max)

@@ -181,7 +181,7 @@ class RecordSpan:
 
 
 class StoredEntries:
-    """The :class:`ares.sharedlog.entries.Entries` on ``shelf``. ``source`` names records put here."""
+    """The :class:`~ares.sharedlog.entries.Entries` on ``shelf``; ``source`` names its records."""
 
     def __init__(self, shelf: RecordIndex, source: Source) -> None:
         self._shelf = shelf

@@ -98,7 +98,10 @@ def to_file(path: Path, service: str, site: str | None = None) -> Export:
         **({SITE: site} if site else {}),
     }
     scope = f'{{"name":"ares","version":{_text(version())}}}'
-    begin = f'{{"resourceSpans":[{{"resource":{{"attributes":[{_attributes(resource)}]}},"scopeSpans":[{{"scope":{scope},"spans":['
+    begin = (
+        f'{{"resourceSpans":[{{"resource":{{"attributes":[{_attributes(resource)}]}},'
+        f'"scopeSpans":[{{"scope":{scope},"spans":['
+    )
 
     def export(spans: Iterable[Span]) -> None:
         line = f"{begin}{','.join(map(_as_json, spans))}]}}]}}]}}\n".encode()

@@ -210,8 +210,9 @@ def line_of(
     op, object = _named(whole.name, label)
     communication_s = covered_s([part for name in _WAITS for part in phases.of(name)])
     whole_s = (whole.ended_s or 0.0) - whole.began_s
+    of_memory = op in _OF_MEMORY and not getattr(label, "kind", "")
     line = {
-        "message": f"{MESSAGES.get(op, op.upper())}-COMPLETE{'-DSMM' if op in _OF_MEMORY and not getattr(label, 'kind', '') else ''}",
+        "message": f"{MESSAGES.get(op, op.upper())}-COMPLETE{'-DSMM' if of_memory else ''}",
         "op": op,
         "objectID": object,
         "status": "SUCCESS" if error is None else "UNSUCCESS",

@@ -124,10 +124,10 @@ class Connection(asyncio.Protocol):
         if first != b"+OK":
             self._loop.failed(first.decode(errors="replace"))
         elif self._wait and (self.acknowledged is None or self.acknowledged < self._wait):
-            self._loop.failed(
-                f"WAIT {self._wait} ended with "
-                f"{self.acknowledged if self.acknowledged is not None else rest[0].decode(errors='replace')}"
-            )
+            said = self.acknowledged
+            if said is None:
+                said = rest[0].decode(errors="replace")
+            self._loop.failed(f"WAIT {self._wait} ended with {said}")
         else:
             self._loop.answered()
         self._next()

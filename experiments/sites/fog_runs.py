@@ -51,7 +51,8 @@ def _written(results: Path, of: Measurement, began: str) -> Path:
         msgspec.json.encode({"ended": datetime.now(UTC).isoformat()})
     )
     point = LoadPoint(
-        clients=int(of.work.get("parallel", 1)), read=of.read, write=of.write, began=began, figures=of.figures,
+        clients=int(of.work.get("parallel", 1)), read=of.read, write=of.write, began=began,
+        figures=of.figures,
         failed=int(of.figures["failed"]),
     )  # fmt: skip
     write_load(directory, LoadFile([point], of.store, of.test))

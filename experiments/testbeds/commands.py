@@ -20,21 +20,25 @@ _HOST = re.compile(r"(?P<name>[^@=]+)(@(?P<site>[^@=]+))?(=(?P<groups>[a-z,]*))?
 _LOCAL = """\
 Hosts on this machine, as root: namespaces with their own files, processes, address and sshd.
 
-    python -m experiments local up 3                                          # server0, server1, server2 at one site
+    python -m experiments local up 3                               # server0 to server2, one site
     python -m experiments local up server0@nantes server1@lille writer0@lille --delay 10
-    python -m experiments local up a@x=servers,consensus b@y=writers          # groups that do not follow from the names
+    python -m experiments local up a@x=servers,consensus b@y=writers    # groups by hand
     ansible -i DIRECTORY/testbed/inventory.yml servers -m ping
     python -m experiments local clean 0                                       # asks first
 """
 _INVENTORY = """\
-An inventory for ansible of machines that were reserved elsewhere. Reads a file, asks nobody.
+An inventory for ansible of machines that were reserved elsewhere. The command only reads a file.
 
-    python -m experiments inventory fed4fire manifest.rspec --known-hosts known_hosts --user jdoe --key ~/.ssh/id_ed25519 --out inventory.yml
-    python -m experiments inventory emulab manifest.xml --known-hosts known_hosts --group 'servers=node[0-4]' --group 'writers=node5'
-    aws ec2 describe-instances --output json > instances.json; python -m experiments inventory aws instances.json --known-hosts known_hosts
+    python -m experiments inventory fed4fire manifest.rspec --known-hosts known_hosts \\
+        --user jdoe --key ~/.ssh/id_ed25519 --out inventory.yml
+    python -m experiments inventory emulab manifest.xml --known-hosts known_hosts \\
+        --group 'servers=node[0-4]' --group 'writers=node5'
+    aws ec2 describe-instances --output json > instances.json
+    python -m experiments inventory aws instances.json --known-hosts known_hosts
 
-A plain list for aws has lines ADDRESS [NAME [SITE]]. Without --group, hosts are in the groups that their names begin with: server0, writer1, recon0.
-The host keys have to be in the file of --known-hosts, taken with ssh-keyscan and compared with what the testbed shows.
+A plain list for aws has lines ADDRESS [NAME [SITE]]. Without --group, hosts are in the groups that
+their names begin with: server0, writer1, recon0. The host keys have to be in the file of
+--known-hosts, taken with ssh-keyscan and compared with the keys that the testbed shows.
 """
 
 

@@ -33,7 +33,8 @@ from experiments.testbeds.plan import HostPlan, LinkPlan, between, check, check_
 from experiments.testbeds.slots import State
 
 TOOLS = NETWORK_TOOLS | {
-    "tc": "iproute2", "iptables-legacy": "iptables", "unshare": "util-linux", "sshd": "openssh-server", "ssh": "openssh-client",
+    "tc": "iproute2", "iptables-legacy": "iptables", "unshare": "util-linux",
+    "sshd": "openssh-server", "ssh": "openssh-client",
     "ssh-keygen": "openssh-client", "nsenter": "util-linux",
 }  # fmt: skip
 

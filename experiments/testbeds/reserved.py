@@ -18,7 +18,8 @@ from experiments.testbeds.plan import GROUPS, check_address, check_name, check_u
 
 FILE_BYTES_MAX = 1 << 24
 GROUP_PATTERNS = {
-    "servers": "server*", "consensus": "consensus*", "writers": "writer*", "readers": "reader*", "recons": "recon*", "clients": "client*",
+    "servers": "server*", "consensus": "consensus*", "writers": "writer*", "readers": "reader*",
+    "recons": "recon*", "clients": "client*",
 }  # fmt: skip
 """Patterns for the names of the hosts of a group, unless the command line gives other patterns."""
 

@@ -94,10 +94,8 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         if self.confirms == "about":
             return f"A ratio of {1 / self.limit:.2g} to {self.limit:.3g}"
         kind = "A ratio of" if self.to is not None else "A value of"
-        return (
-            f"{kind} "
-            f"{self.limit:.3g}{f' or {self.confirms}' if self.limit or self.confirms == 'more' else ''}"
-        )
+        more = f" or {self.confirms}" if self.limit or self.confirms == "more" else ""
+        return f"{kind} {self.limit:.3g}{more}"
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):

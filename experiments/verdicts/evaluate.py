@@ -311,10 +311,9 @@ def _words(filters: Filters) -> str:
 
 
 def _at(where: Filters) -> str:
+    listed = {key: each if isinstance(each, tuple) else (each,) for key, each in where.items()}
     return ", ".join(
-        f"{key} "
-        f"{' : '.join(_said(key, each) for each in (value if isinstance(value, tuple) else (value,)))}"
-        for key, value in where.items()
+        f"{key} {' : '.join(_said(key, each) for each in values)}" for key, values in listed.items()
     )
 
 

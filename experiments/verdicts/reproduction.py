@@ -138,7 +138,8 @@ def _ours(verdict: Verdict) -> str:
     if not verdict.measured:
         return "–"
     values = [
-        f"{f'{each.label}: ' if each.label else ''}**{number(each.value)}**{f' ({each.at})' if each.at else ''}"
+        f"{f'{each.label}: ' if each.label else ''}**{number(each.value)}**"
+        + (f" ({each.at})" if each.at else "")
         for each in verdict.measured
     ]
     at = {each.at for each in verdict.measured}

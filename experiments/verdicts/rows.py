@@ -27,10 +27,13 @@ _OPERATIONS = (
 )
 _READ_CONFIG = "(read_config_s + coalesce(p2_read_config_s, 0))"
 _MEANS = f"""SELECT op, avg({_READ_CONFIG}), avg({_READ_CONFIG} / nullif(latency_s, 0)),
-    avg(json_extract(more, '$.encode_latency')), avg(json_extract(more, '$.decode_latency')) FROM {_OPERATIONS} AND ok GROUP BY op"""
-_ACKNOWLEDGED = f"""SELECT op, avg(coalesce(json_extract(more, '$.wait_acks'), 0) < json_extract(more, '$.majority'))
+    avg(json_extract(more, '$.encode_latency')), avg(json_extract(more, '$.decode_latency'))
+    FROM {_OPERATIONS} AND ok GROUP BY op"""
+_ACKNOWLEDGED = f"""SELECT op,
+    avg(coalesce(json_extract(more, '$.wait_acks'), 0) < json_extract(more, '$.majority'))
     FROM {_OPERATIONS} AND json_extract(more, '$.wait') = 'Yes' GROUP BY op"""
-_QUORUMS = f"""SELECT op, began_s, json_extract(more, '$.quorum_phase1_servers') FROM {_OPERATIONS} AND ok AND began_s IS NOT NULL
+_QUORUMS = f"""SELECT op, began_s, json_extract(more, '$.quorum_phase1_servers')
+    FROM {_OPERATIONS} AND ok AND began_s IS NOT NULL
     AND json_extract(more, '$.quorum_phase1_servers') IS NOT NULL"""
 _OF_LOAD = (
     *("clients", "mode", "read_share", "per_s", "kept", "longest_pause_s", "figures"),

@@ -24,8 +24,10 @@ PACKAGES = (
 )
 
 IMPURE = {
-    "asyncio", "concurrent", "fcntl", "logging", "multiprocessing", "os", "pathlib", "pysyncobj", "queue", "random", "secrets", "select", "selectors",
-    "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid", "uvloop", "zmq", "datetime", "io", "aetcd", "grpc",
+    "asyncio", "concurrent", "fcntl", "logging", "multiprocessing", "os", "pathlib", "pysyncobj",
+    "queue", "random", "secrets", "select", "selectors",
+    "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid",
+    "uvloop", "zmq", "datetime", "io", "aetcd", "grpc",
     "nacl",
 }  # fmt: skip
 

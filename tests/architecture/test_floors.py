@@ -112,7 +112,9 @@ BREACHES = [
         {
             "dap__list": "def f():\n    from ares.dap.reading import x",
             "dap__reading": "from ares.dap import coding",
-            "dap__coding": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .list import x",
+            "dap__coding": (
+                "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .list import x"
+            ),
         },
         "ares.dap.coding -> ares.dap.version_list -> ares.dap.reading -> ares.dap.coding",
     ),

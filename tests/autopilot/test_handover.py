@@ -101,7 +101,10 @@ def test_a_handover_is_bounded_and_tells_the_longest() -> None:
     assert min(merge([(note, 0.0)], 1.0, 1.0).absent.values()) == 100 - HANDOVER_ROWS_MAX
 
 
-@given(st.binary(max_size=200) | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(msgspec.msgpack.encode))  # fmt: skip
+@given(
+    st.binary(max_size=200)
+    | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(msgspec.msgpack.encode)
+)
 def test_any_bytes_are_a_note_that_may_be_passed_over(note: bytes) -> None:
     merge([(note, 0.5)], 1.0, 1.0)
 

@@ -1,4 +1,4 @@
-"""Autopilots of members at several sites: few bytes cross, and an alarm brings the leader (docs/sites.md)."""
+"""Autopilots at several sites: few bytes cross, an alarm brings the leader (docs/sites.md)."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ WAIT_S_MAX = 120.0
 
 
 class SiteNotes:
-    """Notes of the member at a site, which all other members get; bytes between sites are counted."""
+    """Notes of a member, which all other members get; bytes between sites are counted."""
 
     def __init__(self, site: str, everyone: "dict[str, SiteNotes]", crossed: Counter[str]) -> None:
         self._site, self._everyone, self._crossed = site, everyone, crossed
@@ -51,7 +51,7 @@ class SiteNotes:
 
 
 class Sites:
-    """Three servers at a, four at b, and a member at a, b and c; ``crossed``: bytes of each pair."""
+    """Three servers at a, four at b, a member at a, b and c; ``crossed``: bytes of each pair."""
 
     def __init__(self, settings: AutopilotSettings, leader: str) -> None:
         self.crossed: Counter[str] = Counter()

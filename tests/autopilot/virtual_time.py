@@ -7,7 +7,7 @@ from typing import Any
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Hours pass in it as fast as their work is done; nothing in it may wait for other processes."""
+    """A clock whose hours pass as fast as their work; no code may wait for other processes."""
 
     _ready: Any
     _scheduled: Any

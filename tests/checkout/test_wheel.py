@@ -31,7 +31,7 @@ def run(directory: Path, *words: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an environment with the wheel of this checkout, and with what the suite has installed."""
+    """Return an environment with this checkout's wheel and the installed packages of the suite."""
     pytest.importorskip("setuptools_rust")
     directory = tmp_path_factory.mktemp("wheel")
     source, wheels, environment = (directory / name for name in ("source", "wheels", "venv"))

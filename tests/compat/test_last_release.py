@@ -76,19 +76,22 @@ import sys, ares
 from ares.model.configuration import Configuration, Server
 with ares.connect_blocking(sys.argv[1] + "/cluster.toml") as store:
     photos = store.domain("photos")
-    print(store.read("greeting"), store.read("after"), photos.read("p1"), len(store.read("large")), list(store.list()))
+    print(store.read("greeting"), store.read("after"), photos.read("p1"), end=" ")
+    print(len(store.read("large")), list(store.list()))
     try:
         store.read("gone")
     except ares.ObjectNotFound as error:
         print(error)
     print(store.file("numbers").read() == sys.argv[2].encode())
     store.write("greeting", b"again")
-    print(store.reconfigure(Configuration.abd([Server(id) for id in ("s0", "s1", "s4")])).configuration.describe())
+    wished = Configuration.abd([Server(id) for id in ("s0", "s1", "s4")])
+    print(store.reconfigure(wished).configuration.describe())
     print(store.read("greeting"), store.read("after"))
 """
 
 COMMANDS = """
-ip link set lo up && "$@" -m ares up {cluster} --detach >/dev/null && "$@" -c '{program}' {cluster} '{numbers}'
+ip link set lo up && "$@" -m ares up {cluster} --detach >/dev/null &&
+    "$@" -c '{program}' {cluster} '{numbers}'
 status=$?
 "$@" -m ares down {cluster} >/dev/null && exit $status
 """

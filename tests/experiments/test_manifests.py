@@ -96,8 +96,14 @@ def test_a_plain_list():
     ]
 
 
-BOMB = b"""<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;">]><r>&c;</r>"""
-REMOTE = b"""<!DOCTYPE rspec SYSTEM "file:///etc/passwd"><rspec xmlns="http://www.geni.net/resources/rspec/3"/>"""
+BOMB = (
+    b'<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">'
+    b'<!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;">]><r>&c;</r>'
+)
+REMOTE = (
+    b'<!DOCTYPE rspec SYSTEM "file:///etc/passwd">'
+    b'<rspec xmlns="http://www.geni.net/resources/rspec/3"/>'
+)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,8 @@ class TestIpfs:
 
 
 NODE = {
-    "address": "10.0.0.1", "storage_port": 7000, "native_port": 9042, "jmx_port": 7199, "seeds": "10.0.0.1:7000", "hosts": ["nantes"],
+    "address": "10.0.0.1", "storage_port": 7000, "native_port": 9042, "jmx_port": 7199,
+    "seeds": "10.0.0.1:7000", "hosts": ["nantes"],
     "user": "", "directory": "/there", "jars": "/jars", "heap": "256m", "durability": "memory",
 }  # fmt: skip
 

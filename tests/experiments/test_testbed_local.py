@@ -44,7 +44,8 @@ import sys, time
 from pathlib import Path
 from experiments.testbeds.local import testbed
 from experiments.testbeds.plan import HostPlan, LinkPlan
-with testbed([HostPlan("a", "x"), HostPlan("b", "y")], [LinkPlan("x", "y", 5)], Path(sys.argv[1])) as made:
+hosts = [HostPlan("a", "x"), HostPlan("b", "y")]
+with testbed(hosts, [LinkPlan("x", "y", 5)], Path(sys.argv[1])) as made:
     print(made._slot.number, flush=True)
     time.sleep(600)
 """
@@ -356,7 +357,9 @@ def test_directories_that_will_not_do_are_refused(tmp_path):
     layers.mkdir()
     script = f"""
         mount -t tmpfs layers {layers}; mkdir {layers}/lower {layers}/upper {layers}/work
-        mount -t overlay over -o lowerdir={layers}/lower,upperdir={layers}/upper,workdir={layers}/work {over}
+        cd {layers}
+        mount -t overlay over -o lowerdir=lower,upperdir=upper,workdir=work {over}
+        cd /
         exec "$@" --directory {over}
     """
     up = python("-m", "experiments", "local", "up", "1")

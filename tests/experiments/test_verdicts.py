@@ -394,11 +394,9 @@ def test_a_quotient_beside_divides():
 def test_the_page_says_what_was_seen_instead(confirms, mean_s, told):
     source = Source("A paper", "P", (claim(confirms=confirms),))
     verdict = evaluate(source.claim[0], [row(mean_s=mean_s), row("B")])
-    assert (
-        "*not confirmed* | A ratio of "
-        f"{'0.8 to 1.25' if confirms == 'about' else '0.9 or less' if confirms == 'less' else '1.1 or more'}"
-        in (page := render([source], [verdict], [], "quick"))
-    )
+    wanted = {"about": "0.8 to 1.25", "less": "0.9 or less"}.get(confirms, "1.1 or more")
+    page = render([source], [verdict], [], "quick")
+    assert f"*not confirmed* | A ratio of {wanted}" in page
     assert told in page
 
 

@@ -287,7 +287,7 @@ def test_progress_of_a_collection():
     assert [(entry.done, entry.total) for entry in told] == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_a_block_that_cannot_be_read_may_be_of_a_put_and_keeps_the_others_when_the_file_is_removed():
+def test_an_unreadable_block_may_be_of_a_put_and_keeps_all_blocks_of_a_removed_file():
     world = World()
     client = world.client()
     state = client.make(noise(19, 2000), atomic=True)

@@ -124,7 +124,7 @@ def test_a_slow_disk_is_left_to_the_thread(bench):
     assert all(bench.jobs(1000, 2 * QUICK_S))
 
 
-def test_one_slow_sync_sends_the_next_to_the_thread_for_a_time_and_a_quick_one_then_brings_them_back(
+def test_a_slow_sync_moves_syncs_to_the_thread_and_a_quick_sync_brings_them_back(
     quick,
 ):
     assert quick.jobs(3, SLOW) == [False, True, True]

@@ -29,7 +29,8 @@ from tests.journal.serving import plain, requests
 CHECKOUT = Path(__file__).parents[2]
 INSTALLED = """
 import sys
-sys.meta_path[:] = [finder for finder in sys.meta_path if "Editable" not in repr(finder)]  # which would find the checkout's core
+# Editable finders would find the checkout's core.
+sys.meta_path[:] = [finder for finder in sys.meta_path if "Editable" not in repr(finder)]
 sys.path.insert(0, sys.argv[1])
 import ares.cli.entry, ares.platform.compiled as found
 print(found.__file__, found.NAME)

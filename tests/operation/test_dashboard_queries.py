@@ -250,7 +250,10 @@ def points() -> Iterator[str]:
     end_ns = time.time_ns()
     for algorithm in ("ARES_EC", "ABD"):
         for size in (65536, 1048576):
-            run = f"scenario=object_size,algorithm={algorithm},servers=11,writers=5,readers=5,object_size={size},iteration=1"
+            run = (
+                f"scenario=object_size,algorithm={algorithm},servers=11,writers=5,readers=5,"
+                f"object_size={size},iteration=1"
+            )
             tags = f"{run},level=client,run=r-{algorithm}-{size}"
             for number in range(60):
                 op, ok = ("read", "write")[number % 2], number % 20 != 0
@@ -260,7 +263,10 @@ def points() -> Iterator[str]:
                     else "read_config_s=0.001,p2_read_config_s=0.002,p2_put_data_s=0.003,"
                 )
                 latency_s = size / 1e7 + number / 1e3
-                fields = f"latency_s={latency_s},phase1_s=0.004,phase2_s=0.005,{phases}ok={'true' if ok else 'false'},count={int(ok)}i,size={size}i"
+                fields = (
+                    f"latency_s={latency_s},phase1_s=0.004,phase2_s=0.005,{phases}"
+                    f"ok={'true' if ok else 'false'},count={int(ok)}i,size={size}i"
+                )
                 yield (
                     f"operation,{tags},op={op},client={number % 5} {fields} "
                     f"{end_ns - number * 10**9}"

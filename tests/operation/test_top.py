@@ -264,7 +264,12 @@ async def main():
     async with ares.connect(sys.argv[1]) as store:
         async def count():
             said = [d.work for d in (await store.status()).servers.values()]
-            return sum(w.queries for w in said), sum(w.fetches for w in said), sum(w.puts for w in said), sum(sum(w.writing.counts) for w in said)
+            return (
+                sum(w.queries for w in said),
+                sum(w.fetches for w in said),
+                sum(w.puts for w in said),
+                sum(sum(w.writing.counts) for w in said),
+            )
         before = await count()
         for number in range(200):
             await store.write("k", b"v")

@@ -17,12 +17,16 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 CONSOLE_SCRIPT = [str(Path(sysconfig.get_path("scripts")) / "ares-cli")]
 OURS = ("ares", "tests", "experiments")
 INSTALLED = (
-    "_pytest", "aetcd", "blake3", "click", "cryptography", "fastcdc", "grpc", "msgspec", "nacl", "prometheus_client", "pyeclib", "pysyncobj",
-    "pythonjsonlogger", "rapidfuzz", "rich", "sitecustomize", "sortedcontainers", "typer", "usercustomize", "uvloop", "xxhash", "zmq",
+    "_pytest", "aetcd", "blake3", "click", "cryptography", "fastcdc", "grpc", "msgspec", "nacl",
+    "prometheus_client", "pyeclib", "pysyncobj",
+    "pythonjsonlogger", "rapidfuzz", "rich", "sitecustomize", "sortedcontainers", "typer",
+    "usercustomize", "uvloop", "xxhash", "zmq",
 )  # fmt: skip
 LIBRARY = (
-    "asyncio", "base64", "codecs", "concurrent", "ctypes", "encodings", "errno", "json", "logging", "multiprocessing", "pathlib", "pickle", "pkgutil",
-    "random", "re", "runpy", "select", "selectors", "shutil", "signal", "site", "socket", "ssl", "struct", "subprocess", "tempfile", "threading",
+    "asyncio", "base64", "codecs", "concurrent", "ctypes", "encodings", "errno", "json", "logging",
+    "multiprocessing", "pathlib", "pickle", "pkgutil",
+    "random", "re", "runpy", "select", "selectors", "shutil", "signal", "site", "socket", "ssl",
+    "struct", "subprocess", "tempfile", "threading",
     "tomllib", "traceback", "typing",
 )  # fmt: skip
 

@@ -40,7 +40,8 @@ nursery = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 nursery.connect("\0" + sys.argv[1])
 environment = [f"{name}={value}" for name, value in os.environ.items()]
 said = "\0".join([os.getcwd(), str(len(environment)), *environment, *sys.argv[2:]])
-nursery.sendmsg([os.fsencode(said)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+files = array.array("i", [0, 1, 2])
+nursery.sendmsg([os.fsencode(said)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
 status = int(nursery.recv(16) or -9)
 if status < 0:
     os.kill(os.getpid(), -status)

@@ -172,9 +172,11 @@ def test_a_configuration_that_was_passed_over_and_is_gone_is_no_obstacle(operati
     _, client, tag = passed_over()
     client.view.switches = switches
     make = {
-        "read": lambda: read(client.view, "k"), "write": lambda: write(client.view, "k", b"w"), "delete": lambda: delete(client.view, "k"),
+        "read": lambda: read(client.view, "k"),
+        "write": lambda: write(client.view, "k", b"w"),
+        "delete": lambda: delete(client.view, "k"),
         "list": lambda: list_objects(client.view, "", ""),
-    }[operation]  # fmt: skip
+    }[operation]
     result = client.run(make(), timeout_s=5.0)
     assert {"read": lambda: result.tag == tag, "list": lambda: result == (["k"], None)}.get(
         operation, lambda: result > tag

@@ -19,7 +19,8 @@ server2 ansible_ssh_host=ms1.utah.cloudlab.us
 [servers:vars]
 replicas=1
 [writers]
-writer0 ansible_ssh_host=pcvm1-3.genirack.nyu.edu ansible_ssh_common_args='-o ProxyCommand="ssh -W %h:%p a@bastion.ilabt.imec.be"'
+writer0 ansible_ssh_host=pcvm1-3.genirack.nyu.edu \
+ansible_ssh_common_args='-o ProxyCommand="ssh -W %h:%p a@bastion.ilabt.imec.be"'
 [readers]
 reader0 ansible_ssh_host=pcvm1.instageni.idre.ucla.edu
 reader1 ansible_ssh_host=graphene-1.nancy.grid5000.fr
@@ -38,10 +39,8 @@ def line(
     **more: Any,
 ) -> dict[str, Any]:
     """Return an operation in the form of published logs, ended ``at_s`` after the hour."""
-    when = (
-        "2022-07-03 "
-        f"{hour + int(at_s) // 3600:02}:{int(at_s) // 60 % 60:02}:{int(at_s) % 60:02},{int(at_s % 1 * 1000):03}"
-    )
+    clock = f"{hour + int(at_s) // 3600:02}:{int(at_s) // 60 % 60:02}:{int(at_s) % 60:02}"
+    when = f"2022-07-03 {clock},{int(at_s % 1 * 1000):03}"
     message = f"{op.upper()}-COMPLETE" + "-DSMM" * dsmm
     told = {
         "levelname": "DEBUG",

@@ -16,10 +16,13 @@ pytestmark = pytest.mark.skipif(browser.program() is None, reason=browser.MISSIN
 
 # Pairs of overlapping texts of a picture.
 OVERLAPS = """[...document.querySelectorAll("svg")].flatMap((picture) => {
-  const texts = [...picture.querySelectorAll("text")].filter((text) => !text.getAttribute("transform"));
+  const texts = [...picture.querySelectorAll("text")]
+    .filter((text) => !text.getAttribute("transform"));
   const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
-  const covers = (a, b) => a.left + 1 < b.right && b.left + 1 < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom;
-  return boxes.flatMap(([name, a], i) => boxes.slice(i + 1).filter(([, b]) => covers(a, b)).map(([other]) => `${name} / ${other}`)); })"""
+  const covers = (a, b) => a.left + 1 < b.right && b.left + 1 < a.right
+    && a.top + 3 < b.bottom && b.top + 3 < a.bottom;
+  return boxes.flatMap(([name, a], i) => boxes.slice(i + 1)
+    .filter(([, b]) => covers(a, b)).map(([other]) => `${name} / ${other}`)); })"""
 
 
 @pytest.fixture(scope="module")

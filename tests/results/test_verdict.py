@@ -23,9 +23,11 @@ in_browser = pytest.mark.skipif(browser.program() is None, reason=browser.MISSIN
 MARKUP = "<img src=x onerror=window.executed=1>"
 
 # Texts that reach beyond the window, or beyond their own element.
-CUT = """[...document.querySelectorAll("caption, figcaption, summary, h1, h2, h3, li, dd, p, label")]
+CUT = """[...document.querySelectorAll(
+    "caption, figcaption, summary, h1, h2, h3, li, dd, p, label")]
   .filter((each) => each.getClientRects().length)
-  .filter((each) => each.getBoundingClientRect().right > innerWidth || each.scrollWidth > each.clientWidth + 1)
+  .filter((each) => each.getBoundingClientRect().right > innerWidth
+    || each.scrollWidth > each.clientWidth + 1)
   .map((each) => `${each.tagName}: ${each.textContent}`)"""
 
 

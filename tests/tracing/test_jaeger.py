@@ -34,10 +34,14 @@ pytestmark = [
 CONFIGURATION = """
 service:
   extensions: [jaeger_storage, jaeger_query]
-  pipelines: {{traces: {{receivers: [otlp], processors: [batch], exporters: [jaeger_storage_exporter]}}}}
+  pipelines:
+    traces: {{receivers: [otlp], processors: [batch], exporters: [jaeger_storage_exporter]}}
   telemetry: {{metrics: {{level: none}}}}
 extensions:
-  jaeger_query: {{storage: {{traces: here}}, http: {{endpoint: "{query}"}}, grpc: {{endpoint: "{unused}"}}}}
+  jaeger_query:
+    storage: {{traces: here}}
+    http: {{endpoint: "{query}"}}
+    grpc: {{endpoint: "{unused}"}}
   jaeger_storage: {{backends: {{here: {{memory: {{max_traces: 1000}}}}}}}}
 receivers: {{otlp: {{protocols: {{http: {{endpoint: "{http}"}}, grpc: {{endpoint: "{grpc}"}}}}}}}}
 processors: {{batch: {{timeout: 100ms}}}}

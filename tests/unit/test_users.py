@@ -103,7 +103,7 @@ def test_only_reads_and_writes_of_what_is_here_count():
     assert world.per_s("default") == {}
 
 
-def test_what_is_asked_of_all_configurations_of_a_domain_counts_and_the_newest_says_how_large_it_is():
+def test_requests_to_all_configurations_of_a_domain_count_and_the_newest_tells_its_size():
     world = World()
     world.replica.introduce(NEXT)
     world.replica.handle(

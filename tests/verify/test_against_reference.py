@@ -133,7 +133,8 @@ def forgetting_deletes(event):
 
 
 CHANGES = [
-    ignoring_real_time, dropping_unknown_writes, believing_that_unknown_writes_end_soon, believing_failed_writes, ordering_what_touches,
+    ignoring_real_time, dropping_unknown_writes, believing_that_unknown_writes_end_soon,
+    believing_failed_writes, ordering_what_touches,
     forgetting_deletes,
 ]  # fmt: skip
 

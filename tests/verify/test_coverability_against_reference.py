@@ -134,7 +134,8 @@ def demanding_the_next_number(event):
 
 
 CHANGES = [
-    without_bases, without_bases_of_unchanged_writes, ignoring_real_time, dropping_unknown_writes, believing_failed_writes, ordering_what_touches,
+    without_bases, without_bases_of_unchanged_writes, ignoring_real_time, dropping_unknown_writes,
+    believing_failed_writes, ordering_what_touches,
     demanding_the_next_number,
 ]  # fmt: skip
 

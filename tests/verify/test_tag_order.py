@@ -15,15 +15,21 @@ from .making import d, r, w
 
 RIGHT = {
     "nothing": [],
-    "the initial value": [r(0, 1, None, tag=(0, 0)), w(2, 3, "a", tag=(1, 7)), r(4, 5, "a", tag=(1, 7))],
-    "concurrent reads may disagree": [w(0, 9, "a", tag=(1, 7)), r(1, 5, "a", tag=(1, 7)), r(2, 6, None, tag=(0, 0))],
-    "ties are broken by the writer": [w(0, 1, "a", tag=(1, 7)), w(2, 3, "b", tag=(1, 8)), r(4, 5, "b", tag=(1, 8))],
+    "the initial value": [r(0, 1, None, tag=(0, 0)), w(2, 3, "a", tag=(1, 7)),
+        r(4, 5, "a", tag=(1, 7))],
+    "concurrent reads may disagree": [w(0, 9, "a", tag=(1, 7)), r(1, 5, "a", tag=(1, 7)),
+        r(2, 6, None, tag=(0, 0))],
+    "ties are broken by the writer": [w(0, 1, "a", tag=(1, 7)), w(2, 3, "b", tag=(1, 8)),
+        r(4, 5, "b", tag=(1, 8))],
     "at the same time is no order": [w(0, 1, "a", tag=(2, 7)), r(1, 2, None, tag=(0, 0))],
     "an unknown write without a tag": [w(0, None, "a"), r(1, 2, "a", tag=(1, 7))],
-    "an unknown write forces nobody": [w(0, None, "a", tag=(5, 7)), r(1, 2, None, tag=(0, 0)), w(3, 4, "b", tag=(1, 7))],
-    "what carries no tag is not judged": [w(0, 1, "a", tag=(1, 7)), r(2, 3, None), w(4, 5, "b", tag=(2, 7))],
+    "an unknown write forces nobody": [w(0, None, "a", tag=(5, 7)), r(1, 2, None, tag=(0, 0)),
+        w(3, 4, "b", tag=(1, 7))],
+    "what carries no tag is not judged": [w(0, 1, "a", tag=(1, 7)), r(2, 3, None),
+        w(4, 5, "b", tag=(2, 7))],
     "failed operations and reads that said nothing": [
-        w(0, 1, "a", tag=(3, 7)), w(2, 3, "b", tag=(1, 1), outcome="failed"), r(4, None, None, tag=(0, 0)),
+        w(0, 1, "a", tag=(3, 7)), w(2, 3, "b", tag=(1, 1), outcome="failed"),
+        r(4, None, None, tag=(0, 0)),
     ],
     "keys are apart": [w(0, 1, "a", key="x", tag=(3, 7)), w(2, 3, "b", key="y", tag=(1, 7))],
 }  # fmt: skip

@@ -14,7 +14,8 @@ name: events
 type: stdout
 short_description: Lines of JSON instead of text
 description:
-  - A line for each play as it begins, and for each host and task as it ends, with C(time), C(event), C(play), C(task), C(host), and C(message) of
+  - A line for each play as it begins, and for each host and task as it ends, with C(time),
+    C(event), C(play), C(task), C(host), and C(message) of
     what failed. Results are not told but for the facts that a task sets.
 """
 

@@ -151,10 +151,8 @@ def serves(ready: dict) -> str:
                     return f"{ready['address']} says {answer[-200:].decode(errors='replace')!r}"
             return ""
     except (OSError, ValueError) as error:
-        return (
-            f"nothing serves at {ready['address']} "
-            f"({error}{'; it says ' + repr(answer[-200:].decode(errors='replace')) if answer else ''})"
-        )
+        said = f"; it says {answer[-200:].decode(errors='replace')!r}" if answer else ""
+        return f"nothing serves at {ready['address']} ({error}{said})"
 
 
 def last_lines(log: str) -> str:

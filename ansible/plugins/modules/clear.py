@@ -10,7 +10,8 @@ DOCUMENTATION = r"""
 module: clear
 short_description: End the processes that files below a directory name, and remove the directory
 description:
-  - Every file O(directory)/**/*.pid names a process, as the module M(ares.storage.process) writes it. All are ended at once.
+  - Every file O(directory)/**/*.pid names a process, as the module M(ares.storage.process) writes
+    it. All are ended at once.
 options:
   directory:
     description: An absolute path below another directory. It is removed with all that is in it.

@@ -10,9 +10,12 @@ DOCUMENTATION = r"""
 module: cluster_file
 short_description: Make the cluster file of ares and its secrets, or add servers to it
 description:
-  - Runs on the controller, where the package C(ares-storage) must be installed for the interpreter of the task.
-  - A cluster file that is there is kept. Servers of the inventory that it lacks are added, with identities and keys of their own, and keys of
-    O(options) are set in it; all else in it stays. C([initial]) and what is there of other processes is never changed, for clients start from it.
+  - Runs on the controller, where the package C(ares-storage) must be installed for the interpreter
+    of the task.
+  - A cluster file that is there is kept. Servers of the inventory that it lacks are added, with
+    identities and keys of their own, and keys of
+    O(options) are set in it; all else in it stays. C([initial]) and what is there of other
+    processes is never changed, for clients start from it.
   - Another O(durability) or O(security) than the file has is refused.
   - No secret is returned. Secrets are files of mode 600 below O(directory).
 options:
@@ -25,12 +28,14 @@ options:
     type: str
     required: true
   servers:
-    description: A dictionary each, with V(id), V(address), V(http), V(data), V(site) and V(spare); a spare one is in no configuration.
+    description: A dictionary each, with V(id), V(address), V(http), V(data), V(site) and V(spare);
+      a spare one is in no configuration.
     type: list
     elements: dict
     required: true
   members:
-    description: A dictionary each for the consensus members, with V(id), V(address), V(raft), V(http), V(data) and V(site).
+    description: A dictionary each for the consensus members, with V(id), V(address), V(raft),
+      V(http), V(data) and V(site).
     type: list
     elements: dict
     default: []
@@ -50,12 +55,14 @@ options:
     default: {dap: abd}
   options:
     description:
-      - Other keys and tables of the file, such as V(limits), V(scrub), V(tracing), V(autopilot), V(client), V(etcd), V(transport).
+      - Other keys and tables of the file, such as V(limits), V(scrub), V(tracing), V(autopilot),
+        V(client), V(etcd), V(transport).
       - A key that is not named keeps the value that it has in the file.
     type: dict
     default: {}
   passed_over:
-    description: Hosts of the cluster that the play leaves out, by --limit. The file keeps their processes; a new file needs all of them.
+    description: Hosts of the cluster that the play leaves out, by --limit. The file keeps their
+      processes; a new file needs all of them.
     type: list
     elements: str
     default: []
@@ -73,7 +80,11 @@ EXAMPLES = r"""
     directory: ~/.local/share/ares/orders
     name: orders
     servers:
-      - {id: s0, address: "10.0.0.10:7400", http: "127.0.0.1:7410", data: /var/lib/ares/s0, spare: false}
+      - id: s0
+        address: "10.0.0.10:7400"
+        http: "127.0.0.1:7410"
+        data: /var/lib/ares/s0
+        spare: false
   delegate_to: localhost
 """
 
@@ -93,7 +104,8 @@ set:
   elements: str
   returned: always
 kept:
-  description: A sentence for each setting of the inventory that the file of a cluster does not follow.
+  description: A sentence for each setting of the inventory that the file of a cluster does not
+    follow.
   type: list
   elements: str
   returned: always
@@ -176,10 +188,12 @@ def tables(parameters: dict, public: dict[str, str]) -> dict:
 
 REMARKS = {
     "format": """\
-# Made from an inventory, and kept by hand from then on: what is edited here stays, and roles give it to every host. New hosts are added at the end.
+# Made from an inventory, and kept by hand afterwards: edits of this file stay, and roles give the
+# file to every host. New hosts are added at the end.
 """,
     "initial": """
-# Every client starts from this table: never edit it while the cluster holds data, use `ares-cli reconfig`.
+# Every client starts from this table: never edit it while the cluster holds data, use
+# `ares-cli reconfig`.
 """,
 }
 

@@ -7,7 +7,8 @@ DOCUMENTATION = r"""
 module: logs
 short_description: Fetch a directory of a host, packed
 description:
-  - Packs O(src) on the host, fetches that and unpacks it into O(dest) on the controller. Only plain files and directories below it are unpacked.
+  - Packs O(src) on the host, fetches that and unpacks it into O(dest) on the controller. Only plain
+    files and directories below it are unpacked.
   - Needs no Python on the host.
 options:
   src:

@@ -15,7 +15,8 @@ options:
     type: str
     default: ''
   directories:
-    description: A dictionary of modes, such as V(0700), by path. Missing parents are made, and are for everybody to read.
+    description: A dictionary of modes, such as V(0700), by path. Missing parents are made, and are
+      for everybody to read.
     type: dict
     default: {}
   files:

@@ -11,7 +11,8 @@ module: process
 short_description: Start, stop, restart or look at a process, without a service manager
 description:
   - Runs a command in a session of its own, with its output in a file. It outlives the connection.
-  - The file O(pid_file) has its pid in the first word, then when it started and in which run of the machine, so that no other process that has
+  - The file O(pid_file) has its pid in the first word, then when it started and in which run of the
+    machine, so that no other process that has
     the pid later is taken for it.
 options:
   pid_file:
@@ -31,10 +32,12 @@ options:
     description: Where its standard output and error go, at the end of what is there.
     type: path
   exit_status:
-    description: A file that gets the exit status of the command once it has ended by itself. Whatever is there is removed at the start.
+    description: A file that gets the exit status of the command once it has ended by itself.
+      Whatever is there is removed at the start.
     type: path
   once:
-    description: A command that ends by itself. It is not started again where O(exit_status) says that it has ended.
+    description: A command that ends by itself. It is not started again where O(exit_status) says
+      that it has ended.
     type: bool
     default: false
   environment:
@@ -54,13 +57,15 @@ options:
     type: float
     default: 30
   needs:
-    description: What has to be on the host before it is started, C(path), a pattern or the name of a program, and C(how) to get it.
+    description: What has to be on the host before it is started, C(path), a pattern or the name of
+      a program, and C(how) to get it.
     type: list
     elements: dict
     default: []
   ready:
     description:
-      - How the process says that it serves, which is waited for. C(address) is where, as HOST:PORT; C(send) is sent there, and C(expect) is a regular
+      - How the process says that it serves, which is waited for. C(address) is where, as HOST:PORT;
+        C(send) is sent there, and C(expect) is a regular
         expression that the answer must match. Without them a connection is enough.
     type: dict
     default: {}
@@ -69,7 +74,8 @@ options:
     type: float
     default: 120
   ended_s:
-    description: How long to wait for the end of a command that ends by itself. It fails where the command does. 0 does not wait.
+    description: How long to wait for the end of a command that ends by itself. It fails where the
+      command does. 0 does not wait.
     type: float
     default: 0
 author:
@@ -83,7 +89,10 @@ EXAMPLES = r"""
     pid_file: /run/ares/s0.pid
     log: /var/log/ares/s0.log
     user: ares
-    ready: {address: "127.0.0.1:7410", send: "GET /health HTTP/1.0\r\n\r\n", expect: "^HTTP/1.. 200"}
+    ready:
+      address: "127.0.0.1:7410"
+      send: "GET /health HTTP/1.0\r\n\r\n"
+      expect: "^HTTP/1.. 200"
 """
 
 RETURN = r"""

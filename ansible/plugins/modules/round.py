@@ -10,11 +10,14 @@ DOCUMENTATION = r"""
 module: round
 short_description: Begin a round of an experiment on a host
 description:
-  - Ends what the round before left, removes O(directory), makes it again with the directories C(config), C(logs) and C(run), writes files, starts
-    processes and waits until all of them serve. One call does it, as every call costs a host and the controller a third of a second of processor.
+  - Ends what the round before left, removes O(directory), makes it again with the directories
+    C(config), C(logs) and C(run), writes files, starts
+    processes and waits until all of them serve. One call does it, as every call costs a host and
+    the controller a third of a second of processor.
 options:
   directory:
-    description: The place of the round on this host, an absolute path below another directory. It is removed with all that is in it.
+    description: The place of the round on this host, an absolute path below another directory. It
+      is removed with all that is in it.
     type: path
     required: true
   data:
@@ -22,16 +25,19 @@ options:
     type: path
     required: true
   user:
-    description: Who runs the processes and owns the files. Made if it is not there; passed over by who is not root.
+    description: Who runs the processes and owns the files. Made if it is not there; passed over by
+      who is not root.
     type: str
     default: ares
   files:
-    description: What files hold, by their paths below O(directory), or absolute ones below O(data). Only the user reads them.
+    description: What files hold, by their paths below O(directory), or absolute ones below O(data).
+      Only the user reads them.
     type: dict
     default: {}
   processes:
     description:
-      - Dictionaries with C(name), C(command), C(needs) and C(ready); these two are those of M(ares.storage.process). The file C(run/NAME.pid) names
+      - Dictionaries with C(name), C(command), C(needs) and C(ready); these two are those of
+        M(ares.storage.process). The file C(run/NAME.pid) names
         the process, and C(logs/NAME.out) has what it says.
     type: list
     elements: dict
@@ -45,7 +51,8 @@ options:
     type: float
     default: 60
   stop_s:
-    description: How long processes of the round before may take to end on SIGTERM, before they are killed.
+    description: How long processes of the round before may take to end on SIGTERM, before they are
+      killed.
     type: float
     default: 5
 author:
@@ -61,7 +68,10 @@ EXAMPLES = r"""
     processes:
       - name: s0
         command: [/opt/ares/bin/ares-cli, server, /var/tmp/round/config/cluster.toml, --id, s0]
-        ready: {address: "10.0.0.10:7410", send: "GET /health HTTP/1.0\r\n\r\n", expect: "^HTTP/1.. 200"}
+        ready:
+          address: "10.0.0.10:7410"
+          send: "GET /health HTTP/1.0\r\n\r\n"
+          expect: "^HTTP/1.. 200"
 """
 
 RETURN = r"""

@@ -18,7 +18,8 @@ options:
     type: float
     default: 120
   pid_file:
-    description: The file that names the process, as the module C(process) writes it. Empty where a service manager watches over it.
+    description: The file that names the process, as the module C(process) writes it. Empty where a
+      service manager watches over it.
     type: str
     default: ''
   log:

@@ -23,7 +23,10 @@ SHARED = "ansible_collections.ares.storage.plugins.module_utils."
 PROGRAM = """
 import json, os, sys, types
 class AnsibleModule:
-    KINDS = {{"float": float, "int": int, "str": str, "path": os.path.expanduser, "bool": lambda said: said in (True, "true")}}
+    KINDS = {{
+        "float": float, "int": int, "str": str, "path": os.path.expanduser,
+        "bool": lambda said: said in (True, "true"),
+    }}
     def __init__(self, argument_spec, required_if=(), supports_check_mode=False):
         given, self.check_mode, self.params = ARGUMENTS, CHECK_MODE, {{}}
         if unknown := set(given) - set(argument_spec):
@@ -32,16 +35,19 @@ class AnsibleModule:
             value = given.get(name, spec.get("default"))
             kind = self.KINDS.get(spec.get("type", "str"))
             self.params[name] = kind(value) if kind and value is not None else value
-            if spec.get("required") and value is None or "choices" in spec and value not in spec["choices"]:
+            missing = spec.get("required") and value is None
+            if missing or "choices" in spec and value not in spec["choices"]:
                 self.fail_json(msg="%s cannot be %r" % (name, value))
         for name, value, needed in required_if:
             if self.params[name] == value and any(self.params[other] is None for other in needed):
-                self.fail_json(msg="%s is %s, so %s must be given" % (name, value, ", ".join(needed)))
+                words = (name, value, ", ".join(needed))
+                self.fail_json(msg="%s is %s, so %s must be given" % words)
     def exit_json(self, **result):
         print(MARK + json.dumps(result)); sys.exit(0)
     def fail_json(self, **result):
         print(MARK + json.dumps(dict(result, failed=True))); sys.exit(0)
-ARGUMENTS, CHECK_MODE, SOURCES, MARK = json.loads({arguments!r}), {check_mode!r}, json.loads({sources!r}), {mark!r}
+ARGUMENTS, SOURCES = json.loads({arguments!r}), json.loads({sources!r})
+CHECK_MODE, MARK = {check_mode!r}, {mark!r}
 basic = sys.modules["ansible.module_utils.basic"] = types.ModuleType("ansible.module_utils.basic")
 basic.AnsibleModule = AnsibleModule
 for name, text in SOURCES.items():

@@ -1,4 +1,4 @@
-"""Sentences of `status` and `top` about the consensus service: the answering members, the outlook."""
+"""Sentences of `status` and `top` about the consensus service."""
 
 from ares.model.messages import ConsensusDescription
 

@@ -108,10 +108,9 @@ class FileOperation(Struct, eq=False):
     def describe(self) -> str:
         told = "nothing there" if self.content is None else f"{len(self.content)} bytes"
         if self.report is not None:
-            told = (
-                f"{self.report.describe()}: "
-                f"{', '.join(f'{c.length} bytes at {c.offset}: {c.why}' for c in self.report.conflicts) or 'done'}"
-            )
+            found = self.report.conflicts
+            conflicts = ", ".join(f"{c.length} bytes at {c.offset}: {c.why}" for c in found)
+            told = f"{self.report.describe()}: {conflicts or 'done'}"
         return f"{self.client} {self.kind} {self.file}, {told}"
 
 

@@ -3,10 +3,13 @@
 The blocks are judged separately before (ares/testing/sim/run.py). For shared files, beyond the
 coverability of every block:
 
-- a *get* returns whole blocks as written, at versions told during the get, linked in order, each once;
-- a *list* of blocks, in a genesis block or in a client's memory, never lies about the named versions;
+- a *get* returns whole blocks as written, at versions told during the get, linked in order, each
+  once;
+- a *list* of blocks, in a genesis block or in a client's memory, never lies about the named
+  versions;
 - a *put* covers only versions that the client had seen, unless the put may cover the changes of
-  others (``mine``); every part not reported as a conflict got in, and was not overtaken by a version already present at the second look;
+  others (``mine``); every part not reported as a conflict got in, and was not overtaken by a
+  version already present at the second look;
 - the final content follows from the *lineages* of the blocks. Every block tells the version
   below, therefore the final version has a lineage, back to the creation of the block. A version
   outside the lineage was replaced by a concurrent write over the same version (weak

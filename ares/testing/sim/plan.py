@@ -96,7 +96,8 @@ class SimStep(Struct, frozen=True):
 
     pause_s: float
     operation: Literal[
-        "read", "write", "delete", "list", "read-versioned", "write-versioned", "delete-versioned", "reconfigure",
+        "read", "write", "delete", "list", "read-versioned", "write-versioned", "delete-versioned",
+        "reconfigure",
         "get-file", "put-file", "remove-file", "collect-files", "locate",
     ]  # fmt: skip
     key: str = ""
@@ -253,12 +254,15 @@ class PlanBounds(Struct, frozen=True):
 
 
 _FILES = PlanBounds(
-    files=(SHARED_FILE,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
+    files=(SHARED_FILE,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1),
+    reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
     faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
 )  # fmt: skip
 _ROT = PlanBounds(
-    segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(4, 9),
-    kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
+    segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1,
+    faults=(4, 9),
+    kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1),
+    steps=(4, 8), keys=(2, 5), delta=6,
     by_servers=0.5,
 )  # fmt: skip
 
@@ -271,53 +275,72 @@ SCENARIOS: dict[str, PlanBounds] = {
     "consensus": PlanBounds(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
     "wide": PlanBounds(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
     "moving": PlanBounds(
-        writers=(2, 3), readers=(2, 3), steps=(6, 10), reconfigurations=(2, 4), keys=(1, 3), lanes=(1, 2, 3), plain=0.1,
-        faults=(0, 2), kinds=("slow", "slow", "cut", "cut-in", "cut-out", "crash"), deaths=0.1, tail=(1.05, 1.6), loss=(0.0, 0.0, 0.025),
+        writers=(2, 3), readers=(2, 3), steps=(6, 10), reconfigurations=(2, 4), keys=(1, 3),
+        lanes=(1, 2, 3), plain=0.1,
+        faults=(0, 2), kinds=("slow", "slow", "cut", "cut-in", "cut-out", "crash"), deaths=0.1,
+        tail=(1.05, 1.6), loss=(0.0, 0.0, 0.025),
         pause_s=0.01, chaos_s=3.0,
     ),
     "listing": PlanBounds(
-        servers=(3, 5), writers=(2, 4), readers=(2, 3), steps=(3, 6), reconfigurations=(1, 3), listings=0.6,
-        daps=("abd",), deaths=0.5, dies_s=(0.0, 0.1), faults=(0, 1), kinds=("slow", "cut-in", "cut-out"), loss=(0.0, 0.1), tail=(1.05, 1.6),
+        servers=(3, 5), writers=(2, 4), readers=(2, 3), steps=(3, 6), reconfigurations=(1, 3),
+        listings=0.6,
+        daps=("abd",), deaths=0.5, dies_s=(0.0, 0.1), faults=(0, 1),
+        kinds=("slow", "cut-in", "cut-out"), loss=(0.0, 0.1), tail=(1.05, 1.6),
         bad_links=(0.0, 0.25), plain=0.1, pause_s=0.01,
     ),
     "duel": PlanBounds(
-        servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
-        faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0), pause_s=0.01, lanes=(1,),
+        servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3),
+        reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
+        faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0),
+        pause_s=0.01, lanes=(1,),
     ),
-    "deaths": PlanBounds(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
+    "deaths": PlanBounds(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6,
+        dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
     "graves": PlanBounds(
-        daps=("ec",), k=(3, 3), writers=(4, 6), readers=(1, 1), reconfigurers=(0, 0), steps=(1, 2), keys=(1, 1), faults=(0, 1),
+        daps=("ec",), k=(3, 3), writers=(4, 6), readers=(1, 1), reconfigurers=(0, 0), steps=(1, 2),
+        keys=(1, 1), faults=(0, 1),
         deaths=0.9, dies_s=(0.02, 0.12), loss=(0.1,), pause_s=0.005, lanes=(1,),
     ),
     "coverable": PlanBounds(
-        versioned_keys=(1, 2), keys=(0, 1), writers=(2, 4), readers=(1, 2), steps=(4, 7), deaths=0.3, dies_s=(0.0, 0.3), loss=(0.0, 0.1, 0.3),
+        versioned_keys=(1, 2), keys=(0, 1), writers=(2, 4), readers=(1, 2), steps=(4, 7),
+        deaths=0.3, dies_s=(0.0, 0.3), loss=(0.0, 0.1, 0.3),
         faults=(0, 3), lanes=(1, 1, 2, 3),
     ),
     "files": _FILES,
     "atomic": replace(_FILES, files=(ATOMIC_FILE,), readers=(1, 2), steps=(2, 5)),
-    "removals": replace(_FILES, files=(SHARED_FILE, ATOMIC_FILE), removals=0.2, deaths=0.2, faults=(0, 2), lanes=(1, 1, 2)),
+    "removals": replace(_FILES, files=(SHARED_FILE, ATOMIC_FILE), removals=0.2, deaths=0.2,
+        faults=(0, 2), lanes=(1, 1, 2)),
     "fences": PlanBounds(
-        files=(ATOMIC_FILE,), removals=0.05, keys=(0, 0), servers=(3, 3), daps=("abd",), writers=(2, 3), readers=(0, 1), reconfigurers=(0, 0),
-        collectors=(2, 3), steps=(3, 6), deaths=0.7, dies_s=(0.02, 0.3), faults=(0, 0), loss=(0.0, 0.1), tail=(1.05, 1.3), bad_links=(0.0, 0.25),
+        files=(ATOMIC_FILE,), removals=0.05, keys=(0, 0), servers=(3, 3), daps=("abd",),
+        writers=(2, 3), readers=(0, 1), reconfigurers=(0, 0),
+        collectors=(2, 3), steps=(3, 6), deaths=0.7, dies_s=(0.02, 0.3), faults=(0, 0),
+        loss=(0.0, 0.1), tail=(1.05, 1.3), bad_links=(0.0, 0.25),
         pause_s=0.01,
     ),
     "journal": PlanBounds(
-        segment_bytes=(4096, 16_384, 131_072), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,
-        kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"), sync_s=(0.001, 0.01, 0.05),
-        writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6, by_servers=0.5,
+        segment_bytes=(4096, 16_384, 131_072), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10),
+        frail=2,
+        kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"),
+        sync_s=(0.001, 0.01, 0.05),
+        writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6,
+        by_servers=0.5,
     ),
     "transfer": PlanBounds(
-        value_bytes=(100, 30_000), by_servers=1.0, writers=(2, 3), reconfigurers=(1, 3), reconfigurations=(1, 3), keys=(1, 3), steps=(4, 8),
+        value_bytes=(100, 30_000), by_servers=1.0, writers=(2, 3), reconfigurers=(1, 3),
+        reconfigurations=(1, 3), keys=(1, 3), steps=(4, 8),
         faults=(0, 4), delta=6,
     ),
     "sites": PlanBounds(
-        lookups=0.4, writers=(2, 3), readers=(2, 3), reconfigurers=(2, 3), reconfigurations=(2, 4), steps=(5, 9), keys=(1, 2), servers=(6, 7),
-        kinds=("cut", "cut-in", "cut-out", "slow", "crash", "consensus"), faults=(0, 3), deaths=0.3, loss=(0.0, 0.1), pause_s=0.01, chaos_s=3.0,
+        lookups=0.4, writers=(2, 3), readers=(2, 3), reconfigurers=(2, 3), reconfigurations=(2, 4),
+        steps=(5, 9), keys=(1, 2), servers=(6, 7),
+        kinds=("cut", "cut-in", "cut-out", "slow", "crash", "consensus"), faults=(0, 3), deaths=0.3,
+        loss=(0.0, 0.1), pause_s=0.01, chaos_s=3.0,
         lanes=(1,),
     ),
     "rot": _ROT,
     "gone": replace(_ROT, faults=(3, 7), kinds=("gone", "gone", "crash", "kill")),
-    "overload": PlanBounds(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
+    "overload": PlanBounds(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1),
+        keys=(1, 1)),
 }  # fmt: skip
 
 

@@ -482,7 +482,8 @@ class Nemesis:
                     self._ledger.refused(wish.number)
             case WishFailed(error):
                 self._count("failed", f"{text}: {error}")
-                if not self._log:  # a chain needs all its servers to be finalized, and a server may have died for good
+                # A chain is finalized only with all servers, and a server may have died for good.
+                if not self._log:
                     self.problems.append(f"a reconfiguration to {text} failed: {error}")
                 self._ledger.left(wish.number)
 

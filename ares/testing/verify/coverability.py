@@ -6,14 +6,18 @@ Versions are tags, with the order of tags. Objects without any base are not judg
 The operations on an object must keep these properties; a *changed* write is a write that made a
 version:
 
-- *validity*: a version belongs to a single write and value; no client is told a version that no write made. The initial version, zero, is "absent";
+- *validity*: a version belongs to a single write and value; no client is told a version that no
+  write made. The initial version, zero, is "absent";
 - *continuity*: the base of a changed write is the initial version, or a version
   of a write invoked before the changed write responded;
-- *evolution*: a new version is higher than the base. Numbers may be skipped: a write of unknown outcome spends a number;
-- *consolidation*: if a version was told before an operation was invoked, the operation is
-  told no lower version; if the operation is a changed write, the base is no lower and the
-  version is higher. Hence two changed writes over the same base are concurrent, and neither loses to an earlier write;
-- *unchanged* writes are told a higher version than their base, of a write invoked before they responded.
+- *evolution*: a new version is higher than the base. Numbers may be skipped: a write of unknown
+  outcome spends a number;
+- *consolidation*: if a version was told before an operation was invoked, the operation is told no
+  lower version; if the operation is a changed write, the base is no lower and the version is
+  higher. Hence two changed writes over the same base are concurrent, and neither loses to an
+  earlier write;
+- *unchanged* writes are told a higher version than their base, of a write invoked before they
+  responded.
 
 A register can promise exactly this if changed writes look (the base is the latest version) and
 later put (the latest version becomes the higher of the two), each at one moment of their interval.
@@ -363,10 +367,8 @@ def _ancestors(made: Mapping[Pair, Event]) -> set[Pair]:
 
 def _subject(event: Event) -> str:
     """Return the client and the operation, as a part of a sentence."""
-    return (
-        f"{event.client}'s "
-        f"{'unchanged write' if event.base is not None and not is_write(event) else event.operation}"
-    )
+    unchanged = event.base is not None and not is_write(event)
+    return f"{event.client}'s {'unchanged write' if unchanged else event.operation}"
 
 
 def _listed(tags: Iterable[Pair]) -> str:

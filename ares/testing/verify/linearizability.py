@@ -187,9 +187,8 @@ class _Shrinking:
         wanted = set(places)
         for value, own in reads.items():
             writes = self._writes.get(value, [])
-            hidden = latest[
-                bisect_left(over, own[0].invoked)
-            ]  # a write that ended before this lies before another write that ended before all reads
+            # A write that ended earlier lies before another write that ended before all reads.
+            hidden = latest[bisect_left(over, own[0].invoked)]
             ended = max(map(response, own))
             wanted.update(
                 place

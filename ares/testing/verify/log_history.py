@@ -1,16 +1,20 @@
 """Histories of logs (docs/log.md, Histories).
 
-A line is a JSON object, with an operation and the reply to its client:
+A line (here folded) is a JSON object, with an operation and the reply to its client:
 
-    {"client":"w1","operation":"append","log":"events","position":17,"entries":["w1-5","w1-6"],"invoked":1.25,"responded":1.31}
+    {"client":"w1","operation":"append","log":"events","position":17,
+     "entries":["w1-5","w1-6"],"invoked":1.25,"responded":1.31}
 
 ``entries`` are the entries or digests of them; each is appended once in a log, therefore they name
 the append. Operations:
 
-- ``append``: ``position`` is the position of the first entry. An append of unknown outcome may be in the log, now or later, and has no position; a
-  ``failed`` append certainly is not. With ``at``, and ``failed``: the append did not get position ``at``, because another entry is at this place.
-  Appends of one client stand in the order of their invocation: a client with a new name after an unknown outcome is recorded as another ``client``.
-- ``read``: the entries from ``position`` on. Without entries: the position is empty. ``trimmed``: the position is below ``trimmed``, and gone.
+- ``append``: ``position`` is the position of the first entry. An append of unknown outcome may be
+  in the log, now or later, and has no position; a ``failed`` append certainly is not. With ``at``,
+  and ``failed``: the append did not get position ``at``, because another entry is at this place.
+  Appends of one client stand in the order of their invocation: a client with a new name after an
+  unknown outcome is recorded as another ``client``.
+- ``read``: the entries from ``position`` on. Without entries: the position is empty. ``trimmed``:
+  the position is below ``trimmed``, and gone.
 - ``tail``: ``position`` is the next free position.
 - ``follow``: as read, a line for each piece; the pieces of a client are consecutive, without a gap.
 - ``trim``: positions below ``position`` may go.

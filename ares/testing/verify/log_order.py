@@ -82,9 +82,8 @@ class _Log:
         for event in events:
             if event.operation in ("read", "follow") and event.outcome == "ok":
                 self._look_at(event)
-        self.unread = [
-            event for event in events if event.operation == "append" and event.outcome == "unknown" and id(event) not in self._placed
-        ]  # fmt: skip
+        unknown = [e for e in events if e.operation == "append" and e.outcome == "unknown"]
+        self.unread = [event for event in unknown if id(event) not in self._placed]
         self.unread.sort(key=lambda event: event.invoked)
         self.order = sorted(self.starts)
         last = -1
@@ -275,9 +274,8 @@ def _unfilled(log: _Log, bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
     holes = _holes(log, needing[0].least if needing else 0)
     free = [event for event in log.unread for _ in event.entries]
     index, first = 0, None
-    checked: list[
-        tuple[int, Bounds]
-    ] = []  # holes from the last to the first, each with the first operation to end that needs the hole
+    # Holes, last first, each with the first operation to end that needs the hole.
+    checked: list[tuple[int, Bounds]] = []
     for hole in reversed(holes):
         while index < len(needing) and needing[index].least > hole:
             first = (

@@ -6,10 +6,14 @@ come next if no other item left must precede it. Items are the clusters of value
 as a whole (register.py: invoked at ``begun``, responding at ``ended``), and single reads and writes
 of the repeated values. These rules leave few choices; each keeps a linearization if any exists:
 
-- All values without a remaining read are equally good: they count as a single value, ``OTHER``, and every cluster writes ``OTHER``.
-- A read of the present value goes next, and a write of ``OTHER`` if ``OTHER`` is the present value: neither restricts later operations.
-- Of several possible next writes of a value, the write with the earliest response is taken: two such writes can be exchanged.
-- A write of unknown outcome is left out unless a read of the value follows at once. Of several with the same value, the first invoked is used.
+- All values without a remaining read are equally good: they count as a single value, ``OTHER``, and
+  every cluster writes ``OTHER``.
+- A read of the present value goes next, and a write of ``OTHER`` if ``OTHER`` is the present value:
+  neither restricts later operations.
+- Of several possible next writes of a value, the write with the earliest response is taken: two
+  such writes can be exchanged.
+- A write of unknown outcome is left out unless a read of the value follows at once. Of several with
+  the same value, the first invoked is used.
 
 Hence a choice is only which value to write next, whatever the present value is. A state is the set
 of items left (identified by the possible next items and the item with the earliest response: all

@@ -33,7 +33,8 @@ from ares.testing.verify.log_history import LogEvent, LogOperation
 LOG_CLIENT_PATIENCE_S = 100_000.0
 
 LOG_OPERATION_KINDS: dict[str, LogOperation] = {
-    "append": "append", "append-at": "append", "read": "read", "read-range": "read", "tail": "tail", "follow": "follow", "trim": "trim",
+    "append": "append", "append-at": "append", "read": "read", "read-range": "read", "tail": "tail",
+    "follow": "follow", "trim": "trim",
 }  # fmt: skip
 
 

@@ -152,9 +152,11 @@ class LogWatch:
     ``decided``: the chains that consensus decided, by index.
 
     - Every node holds a prefix of the durable records of the previous node.
-    - A record known as committed is durable at every node, and keeps its place for ever, over all chains.
+    - A record known as committed is durable at every node, and keeps its place for ever, over all
+      chains.
     - A chain is finalized only when all nodes have every record below the chain's start.
-    - An append is answered only when a majority of the previous chain knows the chain. A node that reported a seal stays sealed.
+    - An append is answered only when a majority of the previous chain knows the chain. A node that
+      reported a seal stays sealed.
     """
 
     def __init__(self, server_of: Callable[[str], LogServer]) -> None:
