@@ -110,8 +110,8 @@ _ETCD = """
 # certificate; user = "ares" and password = "secrets/etcd.password", a file of mode 600.
 """
 _AUTOPILOT = """
-# With this table, a spare replaces a server that was silent for after_s seconds. A spare is a server
-# that is up and in fewer configurations. every_s: seconds between two checks of the servers.
+# With this table, a spare replaces a server that was silent for after_s seconds. A spare is a
+# server that is up and in fewer configurations. every_s: seconds between two checks of the servers.
 # bytes_per_s: how fast data moves to a spare. log_after_s: seconds of silence after which a server
 # is left out of a log's chain. transfer: "servers" lets large values travel from server to server
 # and not through the autopilot. A domain that follows its users rests follow_rest_s seconds after a

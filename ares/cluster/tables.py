@@ -581,8 +581,8 @@ def decode(text: str, path: Path) -> FileTable:
             refuse(
                 path,
                 "format",
-                f"expected {CLUSTER_FORMAT}, found {format}: the file was written for {age} release of "
-                "ares; use that one",
+                f"expected {CLUSTER_FORMAT}, found {format}: the file was written for {age} "
+                "release of ares; use that one",
             )
         file = msgspec.convert(tables, FileTable, dec_hook=_path)
     except NotToml as error:

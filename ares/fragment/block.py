@@ -189,8 +189,8 @@ def _check_format(value: bytes, name: str) -> None:
     if value[0] > BLOCK_FORMAT:
         raise BadBlock(
             name,
-            f"format {value[0]}, and this program reads up to {BLOCK_FORMAT}: use a newer release of "
-            "ares",
+            f"format {value[0]}, and this program reads up to {BLOCK_FORMAT}: use a newer "
+            "release of ares",
         )
     if value[0] != BLOCK_FORMAT:
         raise BadBlock(name, f"it begins with {value[0]}, which is no format of a block")

@@ -217,8 +217,8 @@ def _decode_header(
     if header[:1] != WIRE_PREFIX:
         spoken = header[0] if header else "none"
         raise BadMessage(
-            f"message format {spoken}, and this program speaks {WIRE_VERSION}: use the same release "
-            "of ares on both sides"
+            f"message format {spoken}, and this program speaks {WIRE_VERSION}: use the same "
+            "release of ares on both sides"
         )
     try:
         decoded: list[Any] = decoder.decode(memoryview(header)[1:])

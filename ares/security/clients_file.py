@@ -101,8 +101,8 @@ def read_clients(path: Path, managed: bool = False) -> list[AuthorisedClient]:
         content = parse_toml(text)
         if content.get("format", CLIENTS_FORMAT) != CLIENTS_FORMAT:
             why = (
-                f"format: expected {CLIENTS_FORMAT}, found {content['format']}: the file was written by "
-                "another release of ares"
+                f"format: expected {CLIENTS_FORMAT}, found {content['format']}: the file was "
+                "written by another release of ares"
             )
             raise BadInput(f"{path}: {why}; use that one, or a newer one")
         tables = msgspec.convert(content, _ClientsTable).client
@@ -114,7 +114,8 @@ def read_clients(path: Path, managed: bool = False) -> list[AuthorisedClient]:
     for index, table in enumerate(tables):
         if not CLIENT_NAME.fullmatch(table.name):
             raise BadInput(
-                f"{path}: client[{index}].name: expected {CLIENT_NAME_EXPECTED}, found {table.name!r}"
+                f"{path}: client[{index}].name: expected {CLIENT_NAME_EXPECTED}, found "
+                f"{table.name!r}"
             )
         if table.role not in ROLES:
             raise BadInput(

@@ -349,7 +349,8 @@ class ProcessLifecycle:
         if self._monitor is not None:
             self._monitor.ending()
         service_manager.tell(
-            service_manager.NOTIFY_STOPPING, f"{self._id} finishes the requests that it has accepted"
+            service_manager.NOTIFY_STOPPING,
+            f"{self._id} finishes the requests that it has accepted",
         )
         self.stop.set()
 

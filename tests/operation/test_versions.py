@@ -31,8 +31,8 @@ def test_messages():
     newer = bytes([codec.WIRE_VERSION + 1]) + header[1:]
     with pytest.raises(
         BadMessage,
-        match=f"message format {codec.WIRE_VERSION + 1}, and this program speaks {codec.WIRE_VERSION}: use "
-        "the same release",
+        match=f"message format {codec.WIRE_VERSION + 1}, and this program speaks "
+        f"{codec.WIRE_VERSION}: use the same release",
     ):
         codec.decode([newer, *rest])
 

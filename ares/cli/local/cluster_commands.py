@@ -273,8 +273,8 @@ def _at_sites(plan: "InitPlan", sites: str) -> "InitPlan":
         ):
             raise BadInput(
                 "--sites takes each site once and how many servers are there, as in "
-                f"nantes:5,rennes:5, not {sites!r}; a site's name has {CLIENT_NAME_EXPECTED}; nothing "
-                "was written"
+                f"nantes:5,rennes:5, not {sites!r}; a site's name has {CLIENT_NAME_EXPECTED}; "
+                "nothing was written"
             )
         counts[name] = int(count)
     first, *others = counts.values()

@@ -117,8 +117,8 @@ class MemberDirectory:
             replace_durably(self.format, f"{RAFT_FORMAT}\n")
         elif found != str(RAFT_FORMAT):
             why = (
-                f"it has format {found!r}, and this release knows {RAFT_FORMAT}: use the release that "
-                "wrote it, or a newer one"
+                f"it has format {found!r}, and this release knows {RAFT_FORMAT}: use the release "
+                "that wrote it, or a newer one"
             )
             raise BadInput(
                 f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was "
