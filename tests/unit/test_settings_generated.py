@@ -39,7 +39,7 @@ def test_the_default_cluster(tmp_path: Path) -> None:
     assert "on stable storage" in settings.path.read_text()
     forgetful = create(tmp_path / "memory", InitPlan(durability="memory"))
     assert not forgetful.durable
-    assert "is lost when they all stop" in forgetful.path.read_text()
+    assert "is lost when all servers stop" in forgetful.path.read_text()
     assert settings.password_path is not None
     assert stat.S_IMODE(settings.password_path.stat().st_mode) == 0o600
     assert len(settings.password()) >= 32
@@ -105,7 +105,7 @@ def test_the_chosen_k_survives_one_crash_and_the_next_does_not(
     ("plan", "expected"),
     [
         (InitPlan(servers=2), "one crash stops it"),
-        (InitPlan(servers=2, dap="ec"), "survives no crash whatever k is"),
+        (InitPlan(servers=2, dap="ec"), "survives no crash, whatever the value of k"),
         (InitPlan(servers=4, dap="ec", k=3), "one crash stops it"),
         (InitPlan(servers=4, dap="ec", k=4), "1 <= k < 4"),
         (InitPlan(servers=33), "1 to 32 servers"),
