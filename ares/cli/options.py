@@ -1,6 +1,7 @@
 """The shared options of commands, before or after the command's name, and access to the cluster.
 
-An option after the name wins. A command is a function whose first parameter is a :class:`SharedOptions`::
+An option after the name wins. A command is a function whose first parameter is a
+:class:`SharedOptions`::
 
     def read(common: SharedOptions, key: str) -> None:
         settings = common.settings()  # the cluster file, with the options laid over it
@@ -213,7 +214,7 @@ def command(
     options: Sequence[str] = ALL_OPTIONS,
     section: str = "Commands",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command that takes the shared ``options`` (names of :class:`SharedOptions`'s fields).
+    """Register a command that takes the shared ``options`` (fields of :class:`SharedOptions`).
 
     ``section`` is the section of the group's help; ``example`` ends the command's own help.
     """

@@ -1,8 +1,8 @@
 """The client half of both DAPs: get-tag, get-data and put-data on a configuration (Alg. 3).
 
 ABD-DAP is EC-DAP with k = 1, whole values for elements and Lists of length 1: the same quorum, the
-same maximum, the same rounds. Only the coding and the capacity of a List (ares/dap/version_list.py) differ,
-and this class serves both.
+same maximum, the same rounds. Only the coding and the capacity of a List (ares/dap/version_list.py)
+differ, and this class serves both.
 
 Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for
 their newest element and the other servers for tags only (a small element always comes along). If

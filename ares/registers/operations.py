@@ -372,8 +372,8 @@ def at_quorum(answers: list[DataResult], found: DataResult) -> ConfigurationId |
     quorum names no successor. More configurations qualify:
 
     Let a quorum Q of a configuration c report that it held the version before it heard of c's
-    successor (``DataResult.lasting``; a server that never heard of a successor reports this, too). An
-    operation that begins later either asks c, meets Q, and finds the version there; or does not
+    successor (``DataResult.lasting``; a server that never heard of a successor reports this, too).
+    An operation that begins later either asks c, meets Q, and finds the version there; or does not
     count on c, because some configuration after c is finalized. Consider the first configuration
     after c to be finalized: a mover had listed and read c before. Each of the mover's requests
     carries c's successor, and a server installs the successor before it answers (rule R1). Hence a

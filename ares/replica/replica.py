@@ -71,9 +71,9 @@ class Replica:
     """The state of a storage server.
 
     ``initial``: c0 of its cluster file, the only configuration accepted at that place. ``clock``:
-    see :class:`ares.replica.configuration_state.ConfigurationState`. ``journaled``: the server has a journal, which first
-    gives all its facts to :meth:`restore`; afterwards requests for which :meth:`room` asks go
-    through :meth:`change`. ``account``: the account of the journal.
+    see :class:`ares.replica.configuration_state.ConfigurationState`. ``journaled``: the server has
+    a journal, which first gives all its facts to :meth:`restore`; afterwards requests for which
+    :meth:`room` asks go through :meth:`change`. ``account``: the account of the journal.
     """
 
     def __init__(

@@ -155,8 +155,8 @@ def _is_empty(database: sqlite3.Connection, path: Path) -> bool:
     if version != DATABASE_VERSION:
         raise BadInput(
             f"{path} holds results in format {version}, and this release of ares knows format "
-            f"{DATABASE_VERSION}; it was not changed. Use the release that wrote it, or import the logs "
-            "into a new file"
+            f"{DATABASE_VERSION}; it was not changed. Use the release that wrote it, or import "
+            "the logs into a new file"
         )
     return False
 

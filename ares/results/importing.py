@@ -479,8 +479,8 @@ class _Importer:
             lines.hasher.hexdigest(),
         )
         sentence = (
-            f"UPDATE files SET {', '.join(f'{name} = ?' for name in _CHANGING_FIELDS)} WHERE id = ? AND "
-            "read_bytes = ?"
+            f"UPDATE files SET {', '.join(f'{name} = ?' for name in _CHANGING_FIELDS)} WHERE id "
+            "= ? AND read_bytes = ?"
         )
         values = [*(getattr(file, name) for name in _CHANGING_FIELDS), file.id, before]
         with transaction(self._database):

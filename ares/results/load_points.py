@@ -179,7 +179,10 @@ def _row(number: int, file: LoadFile, point: LoadPoint) -> tuple[Any, ...]:
 
 def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
     """Return a page's data of the points of a run, or None for a run without points."""
-    asked = f"SELECT peer, workload, fault, wrong, {', '.join(_LOAD_FIELDS_SHOWN)}, curve, figures FROM load_points"
+    asked = (
+        f"SELECT peer, workload, fault, wrong, {', '.join(_LOAD_FIELDS_SHOWN)}, curve, figures "
+        "FROM load_points"
+    )
     of_run = "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load')"
     rows = database.execute(
         f"{asked} WHERE {of_run} ORDER BY file_id, number LIMIT ?", (run, LOAD_POINTS_SHOWN_MAX)

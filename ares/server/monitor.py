@@ -146,8 +146,8 @@ class Monitor:
         except TimeoutError:
             return (
                 None,
-                f"its event loop has not answered for {LOOP_ANSWER_S:g} s: it is stuck, or has far too "
-                "much to do",
+                f"its event loop has not answered for {LOOP_ANSWER_S:g} s: it is stuck, or has "
+                "far too much to do",
             )
         except ConsensusUnavailable as error:
             return None, error.why

@@ -68,7 +68,7 @@ class SpaceReclaimer:
         return len(self._damaged)
 
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
-        """Note that ``place`` is damaged. ``readable``: see :class:`ares.store.port.ExaminationResult`."""
+        """Note that ``place`` is damaged. ``readable``: see ares.store.port.ExaminationResult."""
         if place not in self._damaged:
             log.error(
                 "place %d of the store is damaged; its live records are journaled again from "

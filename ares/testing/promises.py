@@ -6,8 +6,8 @@ restart may lose facts without a reply. Every told fact stays true for ever, the
 promises need not be kept: tags are held, or were dropped and count as dropped; pointers move
 forward only; a collected configuration stays collected (docs/protocol.md, Invariants).
 
-Replies are noted as they leave a simulated server, or as clients get them (:class:`PromiseWitness`); after
-a restart the server is asked again.
+Replies are noted as they leave a simulated server, or as clients get them
+(:class:`PromiseWitness`); after a restart the server is asked again.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -75,8 +75,8 @@ def test_paths_that_are_not_there_are_noticed(tmp_path):
     (tmp_path / "ares/dap").mkdir(parents=True)
     (tmp_path / "ares/dap/version_list.py").touch()
     told = (
-        "ares/dap, (`ares/dap/version_list.py`), ares/dap/*.py; /var/lib/ares/s0; ares/runtime/zmtp.py "
-        "and ares/net/*.py. -m ares.dap.version_list, -m ares.verify"
+        "ares/dap, (`ares/dap/version_list.py`), ares/dap/*.py; /var/lib/ares/s0; "
+        "ares/runtime/zmtp.py and ares/net/*.py. -m ares.dap.version_list, -m ares.verify"
     )
     assert [*missing_paths(told, tmp_path), *missing_modules(told, tmp_path)] == [
         "ares/runtime/zmtp.py",

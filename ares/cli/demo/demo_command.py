@@ -92,8 +92,8 @@ def _cluster(
     supervisor = Supervisor(settings.path)
     try:
         with narrator.step(
-            f"start {DEMO_SERVERS} storage servers and {DEMO_MEMBERS} consensus members, each a process of "
-            "its own"
+            f"start {DEMO_SERVERS} storage servers and {DEMO_MEMBERS} consensus members, each a "
+            "process of its own"
         ) as step:
             with supervisor.alone():
                 pids = supervisor.start(members_of(settings), START_TIMEOUT_S, lambda: False)

@@ -420,8 +420,8 @@ def _ready_to_start(
         return settings, members_of(settings)
     if spent and not pids:
         why = (
-            f"{', '.join(spent)} ran before and stopped; {LOST_WITH_MEMORY}, and a server that forgot may "
-            "not answer as if it had not"
+            f"{', '.join(spent)} ran before and stopped; {LOST_WITH_MEMORY}, and a server that "
+            "forgot may not answer as if it had not"
         )
         raise NotStarted(
             f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster"

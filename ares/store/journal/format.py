@@ -262,8 +262,8 @@ def decode_head(frame: Frame) -> Head:
         raise Damage(f"its head is not readable by this release: {error}") from error
     if head.format != JOURNAL_FORMAT:
         raise UnknownFormat(
-            f"it has format {head.format} and this release knows {JOURNAL_FORMAT}: use the release that "
-            "wrote it, or a newer one"
+            f"it has format {head.format} and this release knows {JOURNAL_FORMAT}: use the "
+            "release that wrote it, or a newer one"
         )
     return head
 

@@ -32,7 +32,7 @@ BEGUN_NAME = "logs.begun"
 
 
 class LogDirectories:
-    """:class:`ares.store.port.SharedLogJournals` in ``journal``, the directory of the server's journal.
+    """:class:`~ares.store.port.SharedLogJournals` in ``journal``, the server's journal directory.
 
     Places have ``place_bytes``.
     """

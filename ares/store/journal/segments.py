@@ -151,8 +151,8 @@ def create_segment(
 ) -> tuple[Segment, list[Buffer]]:
     """Create an unwritten segment with ``room`` bytes for batches, and its first frame, ``head``.
 
-    The frame must be written first. The segment gets its name from :class:`CommitWork`. Raises OSError;
-    no file is left in this case.
+    The frame must be written first. The segment gets its name from :class:`CommitWork`. Raises
+    OSError; no file is left in this case.
     """
     frame = encode_head(head)
     start = sum(map(len, frame))

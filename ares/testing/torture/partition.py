@@ -36,8 +36,8 @@ class TortureNetwork:
     def __init__(self, hosts: Sequence[str]) -> None:
         if len(hosts) > NETWORK_HOSTS_MAX:
             raise TortureFailed(
-                f"a network of at most {NETWORK_HOSTS_MAX} hosts can be made, not {len(hosts)}; nothing "
-                "was started"
+                f"a network of at most {NETWORK_HOSTS_MAX} hosts can be made, not {len(hosts)}; "
+                "nothing was started"
             )
         self._places = {host: place for place, host in enumerate(hosts, 1)}
         self._pid = os.getpid()

@@ -118,7 +118,7 @@ class DiskLogServer(LogServer):
     def _know(self) -> None:
         self.node = next(iter(self._logs.nodes), self.node)
 
-    # -- the journals, as :class:`ares.store.port.SharedLogJournals` -------------------------------------
+    # -- the journals, as :class:`ares.store.port.SharedLogJournals` ---------------------------
 
     def there(self) -> Iterable[Callable[[], SegmentJournal]]:
         return [self._journal] if self._files.files else []
