@@ -248,7 +248,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     dap = arguments.dap
-    print(f"core: {compiled.NAME}")
+    print(f"core: {compiled.CORE_NAME}")
     print(
         f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an "
         f"operation; servers: all {N} together"

@@ -15,7 +15,8 @@ from ares.client.connect import connect
 from ares.client.local_copy import content_of_bytes
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
-from ares.fragment.divide import KIB, Sizes
+from ares.fragment.divide import Sizes
+from ares.model.units import KIB
 from experiments.measuring import Goal, Table, ratios, timed
 from experiments.relay import delayed
 

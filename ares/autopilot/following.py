@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from msgspec import Struct
 
 from ares.model.identity import DomainName
+from ares.model.units import HOUR_S
 
 LEAD = 2.0
 """Factor by which another site has to ask more."""
@@ -25,7 +26,6 @@ SUSTAINED_S = 6.0
 RATE_MIN = 1.0
 """Requests a second at a server; users below this rate are served by the present servers."""
 
-HOUR_S = 3600.0
 TRIED_AGAIN_S = 30.0
 """Seconds after a failed move until the next try; doubled after each failure, up to an hour."""
 

@@ -28,6 +28,7 @@ from ares.cli.local_files import (
 )
 from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import Show, parse_seconds, parse_size, printable, progress_bar, size
+from ares.client.local_copy import COPY_BYTES
 from ares.model.errors import AresError, BadInput, ObjectNotFound
 from ares.model.identity import FILE_DOMAINS
 
@@ -253,7 +254,6 @@ CONFLICTS_SHOWN_MAX = 20
 """The number of conflicts shown to a person; --json has all."""
 
 NAME_CHARACTERS_MAX = 100
-COPY_BYTES = 2**20
 
 
 def told(

@@ -13,10 +13,10 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from ares.client.local_copy import COPY_BYTES
 from ares.model.errors import AresError, BadInput
 
 STANDARD_STREAM = Path("-")
-COPY_BYTES = 2**20
 
 _ENDLESS = {os.makedev(1, minor) for minor in (5, 7, 8, 9)}
 """The endless devices: zero, full, random, urandom."""

@@ -42,6 +42,7 @@ from ares.cli.options import (
     say_which_core,
     taking_options,
 )
+from ares.cli.terminal import STATUS_INTERRUPTED
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.platform import compiled
 from ares.platform.named_files import without_long_hex
@@ -49,7 +50,6 @@ from ares.platform.release import version
 
 STATUS_FAILED = 1
 STATUS_MISUSED = 2
-STATUS_INTERRUPTED = 130
 STATUS_TERMINATED = 143
 CUT_SHORT = "interrupted; the operation may have taken effect or not: check before you repeat it"
 
@@ -75,7 +75,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        say(f"ares {version()} ({compiled.NAME} core)")
+        say(f"ares {version()} ({compiled.CORE_NAME} core)")
         say_which_core()
         raise typer.Exit()
 

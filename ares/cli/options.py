@@ -28,15 +28,12 @@ from ares.cli.local_files import naming
 from ares.model.errors import BadInput
 from ares.model.numbers import SECONDS_MAX
 from ares.platform import compiled
+from ares.platform.environment import CLUSTER_VARIABLE, KEY_VARIABLE, SITE_VARIABLE
 from ares.platform.loop import run
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
     from ares.cluster.settings import Settings
-
-CLUSTER_VARIABLE = "ARES_CLUSTER"
-KEY_VARIABLE = "ARES_KEY"
-SITE_VARIABLE = "ARES_SITE"
 
 Result = TypeVar("Result")
 

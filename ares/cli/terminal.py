@@ -6,6 +6,9 @@ from contextlib import contextmanager
 
 from ares.model.errors import BadInput
 
+STATUS_INTERRUPTED = 130
+"""Exit status after SIGINT, as of a shell."""
+
 _BYTES_OF_UNIT = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SECONDS_OF_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 

@@ -9,6 +9,7 @@ import typer
 
 from ares.cli.local.cluster_commands import Durability
 from ares.cli.options import SharedOptions
+from ares.cli.terminal import STATUS_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Workload = Literal["objects", "log"]
 MINUTES_MAX = 24 * 60.0
-INTERRUPTED = 130
 PROGRESS_LINE_S = 5.0
 _FINDINGS_SHOWN_MAX = 10
 
@@ -112,7 +112,7 @@ def torture(
             )
     except KeyboardInterrupt:
         typer.echo("interrupted: all processes are stopped, and there is no verdict", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(STATUS_INTERRUPTED) from None
     _report(common, summary, directory)
     raise typer.Exit(0 if summary.ok else 1)
 

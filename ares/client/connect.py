@@ -23,6 +23,7 @@ from ares.model.errors import BadInput
 from ares.model.identity import ClientId
 from ares.net.port import Connections
 from ares.net.transports import connections
+from ares.platform.environment import KEY_VARIABLE, SITE_VARIABLE
 from ares.platform.memory import CLIENT_BYTES, keep_freed_memory
 from ares.reconfig.view import Switches
 from ares.tracing.export import tracer_of
@@ -32,12 +33,6 @@ from ares.tracing.variables import tracing_of
 
 USER_SERVICE = "ares-client"
 """Name of the service whose spans a user's client writes."""
-
-KEY_VARIABLE = "ARES_KEY"
-"""Name of the variable with the path of the client's secret key."""
-
-SITE_VARIABLE = "ARES_SITE"
-"""Name of the variable with the client's site."""
 
 
 class PendingConnection:

@@ -34,7 +34,7 @@ from ares.engine.jobs import OperationLabel
 from ares.engine.room import OBJECT_OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.fragment.block import BlockIds, Genesis, genesis_name
 from ares.fragment.collect import COLLECT_GRACE_S, fm_collect, fm_remove
-from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
+from ares.fragment.divide import Chunk, Content, Divider, Sizes, digest
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import AtomicPut, fm_put
 from ares.fragment.report import Conflict, WriteReport
@@ -44,6 +44,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound, Uncertain
 from ares.model.numbers import SECONDS_MAX, is_whole, shown_number
 from ares.model.tag import TAG_ZERO, Tag
+from ares.model.units import MIB
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import ReconfigurationResult
 

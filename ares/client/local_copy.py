@@ -22,6 +22,7 @@ from ares.fragment.block import KnownBlock
 from ares.fragment.divide import Chunk, Content, Sizes, digest, divide
 from ares.fragment.read import FileState, Sink
 from ares.model.errors import BadInput
+from ares.platform.environment import CACHE_VARIABLE
 
 log = logging.getLogger(__name__)
 
@@ -284,9 +285,6 @@ def _identity(found: os.stat_result | None) -> tuple[int, int, int, int] | None:
     return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-VARIABLE = "ARES_CACHE"
-"""Name of the variable with the directory of entries, or with `off`."""
-
 REMEMBERED_FORMAT = 1
 """First byte of every entry."""
 
@@ -321,7 +319,7 @@ def cache_directory(environment: Mapping[str, str]) -> Path | None:
 
     $ARES_CACHE, else `ares` in $XDG_CACHE_HOME or ~/.cache.
     """
-    said = environment.get(VARIABLE)
+    said = environment.get(CACHE_VARIABLE)
     if said:
         return None if said == "off" else Path(said)
     base = environment.get("XDG_CACHE_HOME", "")

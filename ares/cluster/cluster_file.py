@@ -37,6 +37,7 @@ from ares.model.configuration import (
 )
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import ServerId
+from ares.model.numbers import PORT_MAX
 from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named
 from ares.platform.trusted_files import (
     DIRECTORY_MADE_FOR_ALL,
@@ -60,7 +61,6 @@ A port free now is likely to stay free until the cluster starts.
 BASE_PORT = 7400
 _BASE_PORTS = range(BASE_PORT, 20_000, 100)
 
-PORT_MAX = 65535
 _OBSTACLES = {
     errno.EADDRINUSE: "another process listens there",
     errno.EADDRNOTAVAIL: "this machine has no such address",

@@ -42,6 +42,7 @@ from ares.model.configuration import (
 )
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.model.numbers import PORT_MAX
 from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named, refuse
 from ares.security.keys import keyed, read_secret
 
@@ -153,8 +154,8 @@ def split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", host) or not re.fullmatch(r"[0-9]{1,9}", port):
         raise ValueError(f"expected host:port, found {address!r}")
-    if not 1 <= int(port) <= 65535:
-        raise ValueError(f"expected a port from 1 to 65535, found {address!r}")
+    if not 1 <= int(port) <= PORT_MAX:
+        raise ValueError(f"expected a port from 1 to {PORT_MAX}, found {address!r}")
     return host, int(port)
 
 

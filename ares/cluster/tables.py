@@ -21,11 +21,11 @@ from msgspec.structs import fields, replace
 from ares.model.codec import FRAME_BYTES_MAX
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
+from ares.model.units import MIB
 from ares.platform.named_files import SETTINGS_BYTES_MAX, NotToml, parse_toml, read_named, refuse
 from ares.security.clients_file import CLIENT_NAME, CLIENT_NAME_EXPECTED
 from ares.security.keys import read_secret, shown
 
-MIB = 1024 * 1024
 CLUSTER_FORMAT = 1
 LIMIT_CONNECTIONS_MAX = 1_000_000
 LIMIT_BYTES_MIN = FRAME_BYTES_MAX + 64 * MIB

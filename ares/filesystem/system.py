@@ -28,7 +28,7 @@ from ares.client.file import File, FileWriter
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.settings import Settings
-from ares.fragment.divide import MIB, digest
+from ares.fragment.divide import digest
 from ares.fragment.read import FileState
 from ares.fragment.report import WriteReport
 from ares.model.errors import (
@@ -41,6 +41,8 @@ from ares.model.errors import (
     Unavailable,
 )
 from ares.model.tag import TAG_ZERO
+from ares.model.units import MIB
+from ares.platform.environment import CLUSTER_VARIABLE
 
 READ_RETRIES_MAX = 20
 PUT_RETRIES_MAX = 20
@@ -49,9 +51,6 @@ PUT_RETRIES_MAX = 20
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-
-CLUSTER_VARIABLE = "ARES_CLUSTER"
-"""Environment variable with the cluster file, in place of the storage option."""
 
 _left_open: list[Manager] = []
 """Connections of event loops that ended first.

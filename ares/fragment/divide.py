@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.numbers import is_whole, shown_number
+from ares.model.units import KIB, MIB
 
 try:
     from fastcdc.fastcdc_cy import fastcdc_cy
@@ -20,8 +21,6 @@ except ImportError:
     # reads files needs neither.
     fastcdc_cy = None
 
-KIB = 1024
-MIB = 1024 * KIB
 
 CHUNK_SIZE_MIN = 64
 CHUNK_SIZE_MAX = 128 * MIB

@@ -14,6 +14,9 @@ SECONDS_MAX = 1e7
 
 SHOWN_CHARACTERS_MAX = 40
 
+PORT_MAX = 65_535
+"""The highest port of TCP."""
+
 
 def is_whole(value: object) -> TypeGuard[int]:
     """Return whether `value` is a whole number of at most 64 bits and no bool."""

@@ -296,7 +296,7 @@ class ZmqListener(BatchListener):
         loop = asyncio.get_running_loop()
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = socket = create_socket(self._context, zmq.ROUTER)
-        socket.setsockopt(zmq.BACKLOG, links.BACKLOG)
+        socket.setsockopt(zmq.BACKLOG, links.LISTEN_BACKLOG)
         socket.setsockopt(zmq.RCVHWM, RECEIVED_BATCHES_MAX)
         self._authenticator = (
             None if self._lock is None else Authenticator(self._context, socket, loop, self._lock)

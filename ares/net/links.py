@@ -26,6 +26,7 @@ from ares.model.codec import Frame
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Reason, Refused
+from ares.model.numbers import PORT_MAX
 from ares.net.batching import BatchConnections, Deliver, PeerQueue
 from ares.security.keys import SecretKey, is_key, without_key
 
@@ -39,8 +40,7 @@ SILENCE_MS_MAX = 10_000
 KEEPALIVE_IDLE_S = 5
 KEEPALIVE_INTERVAL_S = 2
 KEEPALIVE_PROBES = 3
-BACKLOG = 1024
-PORT_MAX = 65_535
+LISTEN_BACKLOG = 1024
 CLOSE_S_MAX = 1.0
 CLOSE_GRACE_S = 0.05
 """Pause between a server's last replies and the end of its connections, in seconds.

@@ -374,7 +374,7 @@ class ZmtpListener(BatchListener):
         host, port = links.divided_address(self._wanted)
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._accept, host, port, family=socket.AF_INET, backlog=links.BACKLOG
+                self._accept, host, port, family=socket.AF_INET, backlog=links.LISTEN_BACKLOG
             )
         except OSError as error:
             raise links.cannot_listen(self._wanted, error.strerror) from error

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ares.platform.environment import PURE_VARIABLE
+
 if TYPE_CHECKING:
     from ares._core import Client
-
-PURE = "ARES_PURE"
 
 CRATE = "0.1.0"
 """Number of the crate that this state of ares works with, as in core/Cargo.toml."""
@@ -22,7 +22,7 @@ _MANIFEST = Path(__file__).parents[2] / "core/Cargo.toml"
 
 
 def _asked_for_python() -> bool:
-    return os.environ.get(PURE, "0") not in ("", "0")
+    return os.environ.get(PURE_VARIABLE, "0") not in ("", "0")
 
 
 def _loaded() -> ModuleType | None:
@@ -42,7 +42,7 @@ CORE = _loaded()
 
 PYTHON, RUST = "python", "rust"
 
-NAME = PYTHON if CORE is None else RUST
+CORE_NAME = PYTHON if CORE is None else RUST
 """Name for people, shown by ``ares-cli --version``, ``status`` and ``/metrics``."""
 
 

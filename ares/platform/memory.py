@@ -7,7 +7,12 @@ import sys
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+_ALLOCATOR_VARIABLES = (
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+)
 
 CLIENT_BYTES = 256 * 1024 * 1024
 SERVER_BYTES = 32 * 1024 * 1024
@@ -29,7 +34,7 @@ def keep_freed_memory(bytes_max: int) -> None:
     setting, a read 0.3 s and 0.04 s.
     """
     if not sys.platform.startswith("linux") or any(
-        variable in os.environ for variable in _VARIABLES
+        variable in os.environ for variable in _ALLOCATOR_VARIABLES
     ):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ares.model.errors import BadInput
+from ares.model.units import HOUR_S
 from ares.results import load_points
 from ares.results.database import OF_A_FILE, ResultsFailed, transaction
 from ares.results.known_logs import LogFile, begins_with, find_copy, find_twin, known_files
@@ -38,7 +39,6 @@ FILES_NAMED = 20
 RUN_SPANS_MAX = 50_000
 """Spans kept of each run."""
 
-HOUR_S = 3600
 _COPY = "left out, since {} holds the same run, which counts once"
 _TWIN = "left out, since {} has the same lines, which count once"
 _PUBLISHED_LOG = re.compile(r"(?:client|user)-(\d{1,9})-(.+?)(_phase1)?\.log")

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-DAY_S = 24 * 3600
+from ares.model.units import DAY_S
+
 LINE_SECONDS_MAX = 9e9
 """Latest time of a log line, in the year 2255; nanoseconds in 64 bits end soon after."""
 

@@ -26,7 +26,9 @@ from ares.model.messages import PutData, Reason, Refused
 from ares.net.port import Loop
 from ares.platform import tasks
 
-FULL = "its disk is full: it answers reads, and takes changes again when there is space"
+DISK_FULL_REFUSAL = (
+    "its disk is full: it answers reads, and takes changes again when there is space"
+)
 """Reason of a refusal."""
 
 log = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ class FullDisk:
                 "the disk is full: changes are refused, reads go on; it takes changes again "
                 "when there is space"
             )
-        return Refused(call, Reason.STORAGE, FULL)
+        return Refused(call, Reason.STORAGE, DISK_FULL_REFUSAL)
 
     def take(self) -> None:
         """Take note of a change that has room."""

@@ -16,7 +16,7 @@ from ares.model.log_messages import Append, Fetched, Forward, LogRecord, Trim
 from ares.model.messages import AnyMessage, Introduce
 from ares.net.port import Loop
 from ares.platform.logs import is_worth_a_line
-from ares.server.commit_loop import FULL, CommitDone, CommitLoop, FullDisk
+from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, FullDisk
 from ares.sharedlog.chain_segment import OUTBOX_BYTES_MAX, Sender
 from ares.sharedlog.entries import Entries, MemoryEntries
 from ares.sharedlog.log_facts import BatchPlace, LogFact, LogSnapshot, PieceFetched, RecordsTaken
@@ -27,7 +27,7 @@ from ares.store.port import OrderedJournal, Use
 PLACE_BYTES = 8 * 1024 * 1024
 """Size of a place in a log's journal."""
 
-FULL_SHARE = 0.75
+LOG_FULL_SHARE = 0.75
 """Share of PLACE_BYTES from which the next place is begun."""
 
 DISCARDED_MAX = 32
@@ -276,7 +276,7 @@ class HostedLog:
         self.outbox += messages
         if self.journal is not None:
             if facts and not self._append(self.journal, facts):
-                raise OSError(0, FULL)
+                raise OSError(0, DISK_FULL_REFUSAL)
             return
         while facts:  # all is durable at once
             self.node.stored(self.node.told, self.node.now)
@@ -288,7 +288,7 @@ class HostedLog:
             if not self._put(journal, fact):
                 return False
             self.shelf.note(fact, self.place)
-        if (self.place_bytes > FULL_SHARE * self._size or not self.stands) and journal.seal(
+        if (self.place_bytes > LOG_FULL_SHARE * self._size or not self.stands) and journal.seal(
             self.place
         ):
             self.stands = self._put(

@@ -68,8 +68,8 @@ OF_EITHER: frozenset[type] = frozenset(
 )
 """Requests about configurations, of objects or of logs."""
 
-_REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
-FULL_S = 10.0
+CHAIN_REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
+LOG_FULL_S = 10.0
 """Longest time after which the node before a full node sends again."""
 
 _NO_MORE = (
@@ -113,7 +113,7 @@ class HostedLogs:
         self._respond = respond
         self.fail = fail
         self.loop = loop
-        self.full_disk = FullDisk(loop.time, FULL_S)
+        self.full_disk = FullDisk(loop.time, LOG_FULL_S)
         self._journals = journals
         self._place_bytes = place_bytes
         self._logs: list[HostedLog] = []
@@ -148,7 +148,7 @@ class HostedLogs:
 
     @property
     def full(self) -> bool:
-        """Return whether the disk lacked room for a log's entries in the last FULL_S."""
+        """Return whether the disk lacked room for a log's entries in the last LOG_FULL_S."""
         return not self.full_disk.is_quiet
 
     @property
@@ -326,7 +326,7 @@ class HostedLogs:
         for to, message in messages:
             if not isinstance(to, str):
                 replies[to].append(message)
-            elif type(message) not in _REPLIES:
+            elif type(message) not in CHAIN_REPLIES:
                 posts[ServerId(to)].append(message)
             elif (sender := self._heard.get(ServerId(to))) is not None:
                 replies[sender].append(message)

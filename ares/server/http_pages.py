@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ares.cluster.settings import split_address
 from ares.model.errors import BadInput
+from ares.net.links import LISTEN_BACKLOG
 from ares.platform import tasks
 
 HTTP_CONNECTIONS_MAX = 128
@@ -30,7 +31,6 @@ REQUEST_S = 5.0
 HTTP_SLOW_S = 0.25
 """Age at which a connection gives its place to a new connection first."""
 
-BACKLOG = 1024
 HTTP_SHARE = 0.08
 """Share of a processor for the thread."""
 
@@ -141,7 +141,9 @@ class HttpStatus:
     def start(self) -> None:
         """Listen and answer. Raises `BadInput` if the address cannot be listened on."""
         try:
-            self._socket = socket.create_server(split_address(self._address), backlog=BACKLOG)
+            self._socket = socket.create_server(
+                split_address(self._address), backlog=LISTEN_BACKLOG
+            )
         except OSError as error:
             why = (
                 f"{error.strerror}; use an address of this machine with a port that no other "

@@ -303,7 +303,7 @@ class ProcessLifecycle:
             own.address, lock, fitting(settings.limits), self.traffic, settings.transport
         )
         self._id = own.id
-        log.info("starting", extra={"version": version(), "core": compiled.NAME})
+        log.info("starting", extra={"version": version(), "core": compiled.CORE_NAME})
         self._probe = QueueProbe(self.traffic.queueing)
         self._monitor: Monitor | None = None
         if own.http:

@@ -51,7 +51,7 @@ def of_process(
         "Which process this is, at which site, with which core; always 1.",
         labels=["id", "kind", "version", "site", "core"],
     )
-    info.add_metric([id, kind, version(), site, compiled.NAME], 1)
+    info.add_metric([id, kind, version(), site, compiled.CORE_NAME], 1)
     yield info
     yield Gauge("ares_serving", "Whether /health says 200.", serving)
     yield _histogram(

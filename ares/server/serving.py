@@ -139,7 +139,7 @@ async def run_server(
                 "address": address,
                 "identity": identity,
                 "bytes_on_disk": journal.bytes_on_disk,
-                "core": compiled.NAME,
+                "core": compiled.CORE_NAME,
             },
         )
         serving(host)

@@ -62,7 +62,7 @@ from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
 from ares.replica.group_commit import GroupCommit, Served, served_of
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
-from ares.server.commit_loop import FULL, CommitDone, CommitLoop, FullDisk
+from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, FullDisk
 from ares.server.hosted_logs import OF_EITHER, OF_LOGS, HostedLogs
 from ares.server.reclaiming import ReclaimStep, SpaceReclaimer
 from ares.server.users import UsageCounts
@@ -442,7 +442,9 @@ class StorageServer:
         )
         if replica.journaled:
             live = sum(replica.account.live.values())
-            full = self._trouble() == FULL or (self._logs is not None and self._logs.full)
+            full = self._trouble() == DISK_FULL_REFUSAL or (
+                self._logs is not None and self._logs.full
+            )
             free_bytes = self._journal.free_bytes
             in_logs = self._logs.bytes_on_disk if self._logs is not None else 0
             stored = DiskUsage(
@@ -464,7 +466,7 @@ class StorageServer:
             unknown_keys=unknown_keys,
             stored=stored,
             work=work,
-            core=compiled.NAME,
+            core=compiled.CORE_NAME,
             version=version(),
         )
 
@@ -473,7 +475,11 @@ class StorageServer:
         if self.commits.stopped:
             return "its disk failed"
         try:
-            return "" if self._journal.reserve(_ROOM_BYTES, Use.DATA) is not None else FULL
+            return (
+                ""
+                if self._journal.reserve(_ROOM_BYTES, Use.DATA) is not None
+                else DISK_FULL_REFUSAL
+            )
         except OSError as error:
             self.commits.fail(error)
             return f"its disk failed: {error.strerror}"

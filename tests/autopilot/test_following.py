@@ -15,7 +15,6 @@ from ares.autopilot.following import (
     FAILED,
     FULL,
     HERE,
-    HOUR_S,
     IDLE,
     LEAD,
     MOVES,
@@ -28,6 +27,7 @@ from ares.autopilot.following import (
     ObservedUsage,
     usual,
 )
+from ares.model.units import HOUR_S
 
 REST_S, PER_HOUR, GAP_S = 60.0, 1000, 2.0
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.platform.compiled import CORE, PURE
+from ares.platform.compiled import CORE
+from ares.platform.environment import PURE_VARIABLE
 from ares.platform.interpreter import python
 from ares.testing.sim.run import drawn, quiet, run_plan
 
@@ -37,7 +38,7 @@ def digests(scenarios=SCENARIOS):
 
 
 def test_runs_are_the_same_without_the_core():
-    environment = os.environ | {PURE: "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {PURE_VARIABLE: "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     pure = subprocess.run(
         python("-c", _PROGRAM),
         env=environment,

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.fragment import divide as division
-from ares.fragment.divide import DIGEST_BYTES, KIB, MIB, Divider, Sizes, digest, divide
+from ares.fragment.divide import DIGEST_BYTES, Divider, Sizes, digest, divide
 from ares.model.errors import BadInput, ConfigurationRefused
+from ares.model.units import KIB, MIB
 
 SMALL = Sizes(64, 256, 1024)
 USUAL = Sizes()

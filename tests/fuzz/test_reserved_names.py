@@ -23,7 +23,7 @@ from ares.model.element import Element, sealed
 from ares.model.identity import CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import DELETED, REQUESTS, ListObjects, PutData, Reason
 from ares.model.tag import Tag
-from ares.platform.compiled import PURE
+from ares.platform.environment import PURE_VARIABLE
 from ares.testing.torture.cluster import TortureCluster
 
 from .out_of_bounds import message
@@ -107,7 +107,7 @@ calls = itertools.count(1)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "Python":
-            patch.setenv(PURE, "1")
+            patch.setenv(PURE_VARIABLE, "1")
         server = OneServer(tmp_path_factory.mktemp("reserved") / "c")
     yield server
     assert server.cluster.ended() == []

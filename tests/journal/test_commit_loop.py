@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from ares.model.messages import Refused
-from ares.server.commit_loop import FULL, CommitLoop, FullDisk
+from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitLoop, FullDisk
 from ares.store.journal.segment_journal import SegmentJournal
 from tests.sharedlog.test_full_log import PLACE_BYTES, FullServer, fill
 
@@ -136,7 +136,7 @@ def test_a_full_disk_is_told_once_by_a_log_too(caplog):
     server = FullServer(8 * PLACE_BYTES, ("s0",))
     with caplog.at_level(logging.WARNING):
         number, refused = fill(server)
-        assert refused == Refused(refused.call, refused.reason, FULL)
+        assert refused == Refused(refused.call, refused.reason, DISK_FULL_REFUSAL)
         server.append(number)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert server.logs.full

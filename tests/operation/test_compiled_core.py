@@ -58,7 +58,7 @@ def run(*words: str | Path, **environment: str) -> str:
 def test_the_version_names_the_core():
     pure = run(*python("-m", "ares", "--version"), ARES_PURE="1")
     assert pure.endswith(" (python core)\n")
-    assert run(*python("-m", "ares", "--version")) == pure.replace(PYTHON, compiled.NAME)
+    assert run(*python("-m", "ares", "--version")) == pure.replace(PYTHON, compiled.CORE_NAME)
 
 
 def test_the_slower_core_is_said_with_what_to_do(monkeypatch, capsys):
@@ -67,7 +67,7 @@ def test_the_slower_core_is_said_with_what_to_do(monkeypatch, capsys):
             _print_version(True)
         return tuple(capsys.readouterr())
 
-    monkeypatch.delenv(compiled.PURE, raising=False)
+    monkeypatch.delenv(compiled.PURE_VARIABLE, raising=False)
     monkeypatch.setattr(compiled, "CORE", object())
     assert version()[1] == ""
     monkeypatch.setattr(compiled, "CORE", None)
@@ -77,15 +77,18 @@ def test_the_slower_core_is_said_with_what_to_do(monkeypatch, capsys):
     assert f"`make core` in {CHECKOUT}" in err
     monkeypatch.setattr(compiled, "_MANIFEST", Path("/nonexistent/core/Cargo.toml"))
     assert "install ares again where Rust 1.85 or newer is" in version()[1]
-    monkeypatch.setenv(compiled.PURE, "1")
+    monkeypatch.setenv(compiled.PURE_VARIABLE, "1")
     assert version()[1] == ""
 
 
 async def test_a_server_tells_its_core_to_clients_and_to_prometheus():
     described = StorageServer(plain(requests(5))).vitals().description
-    assert (described.core, _server_data(described)["core"]) == (compiled.NAME, compiled.NAME)
+    assert (described.core, _server_data(described)["core"]) == (
+        compiled.CORE_NAME,
+        compiled.CORE_NAME,
+    )
     assert (
-        f'core="{compiled.NAME}"'
+        f'core="{compiled.CORE_NAME}"'
         in render(of_process("s1", "server", True, Histogram(REPLY_S_BUCKETS))).decode()
     )
 
@@ -111,7 +114,7 @@ def test_the_crate_is_of_the_same_release():
 
 
 def test_a_core_of_another_release_is_left_aside(monkeypatch):
-    monkeypatch.delenv(compiled.PURE, raising=False)
+    monkeypatch.delenv(compiled.PURE_VARIABLE, raising=False)
     for release, loaded in ((compiled.CRATE, True), ("0.0.1", False)):
         monkeypatch.setitem(sys.modules, "ares._core", SimpleNamespace(RELEASE=release))
         assert (compiled._loaded() is not None) == loaded

@@ -21,7 +21,8 @@ from ares.model.errors import BadMessage, ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import Ack, DataReply, Element, PutData, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO, Tag
-from ares.platform.compiled import CORE, PURE, client_core
+from ares.platform.compiled import CORE, client_core
+from ares.platform.environment import PURE_VARIABLE
 from ares.platform.interpreter import python
 from ares.reconfig.view import Switches, View
 from ares.registers.operations import delete, read, write
@@ -526,7 +527,7 @@ def test_simulated_runs_are_the_same_without_it():
     runs = [
         subprocess.run(
             python("-c", DIGESTS),
-            env={**os.environ, PURE: pure},
+            env={**os.environ, PURE_VARIABLE: pure},
             capture_output=True,
             text=True,
             check=True,

@@ -24,6 +24,7 @@ from ares.cli.options import SharedOptions, say_which_core
 from ares.cluster import home
 from ares.model.configuration import SERVERS_MAX
 from ares.model.errors import AresError, BadInput, DirectoryLost, NotAuthorized, Uncertain
+from ares.model.numbers import PORT_MAX
 from ares.platform import loop
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def init(
         int | None,
         typer.Option(
             min=0,
-            max=65535,
+            max=PORT_MAX,
             help="The first of consecutive ports that are free on this machine; 0: any free ports. "
             "Default: 7400, or 7500, ... if taken.",
         ),

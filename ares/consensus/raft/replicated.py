@@ -44,9 +44,9 @@ from ares.consensus.raft.directory import Dump, Entry, MemberDirectory
 from ares.consensus.raft.transport import RaftTransport
 from ares.model.decision import Decision, DecisionTable
 from ares.model.errors import BadInput
+from ares.model.units import DAY_S
 
 COMPACT_AFTER_ENTRIES = 10_000
-_DAY_S = 86_400.0
 
 NOTE_BYTES_MAX = 8 * 1024
 """Longest note that is sent; a longer note from a peer is cut, and hence not understood."""
@@ -193,7 +193,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             deserializer=self._read_dump,
             serializeChecker=self._dump_state,
             logCompactionMinEntries=COMPACT_AFTER_ENTRIES,
-            logCompactionMinTime=_DAY_S,
+            logCompactionMinTime=DAY_S,
             appendEntriesUseBatch=False,  # answer at once rather than many together
             appendEntriesBatchSizeBytes=2**20,
             commandsWaitLeader=False,

@@ -18,7 +18,7 @@ from typing import cast
 import msgspec
 from msgspec import inspect
 
-from ares.model.codec import WIRE_VERSION
+from ares.model.codec import WIRE_PREFIX
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DomainName, ServerId
 from ares.model.log_messages import (
@@ -43,11 +43,11 @@ from ares.model.messages import (
     ReadConfig,
     SetLogLevel,
 )
+from ares.net.zmtp.frames import LONG_FLAG, MORE_FLAG
 
 _ODD_SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
 _METADATA = b"\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
 FUZZ_READY = b"\x04" + bytes([6 + len(_METADATA)]) + b"\x05READY" + _METADATA
-_MORE, _LONG = 1, 2
 
 FUZZED_BATCHES_MAX = 400
 CROWD_CONNECTIONS = 150
@@ -91,7 +91,6 @@ _TEXTS = (
 _ITEMS_MAX = 4
 _GARBAGE_BYTES_MAX = 2000
 _MESSAGES_MAX = 6
-_PREFIX = bytes([WIRE_VERSION])
 _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
 """Requests about a single configuration, without need of a successor."""
 
@@ -160,7 +159,7 @@ class BatchMaker:
             for _ in range(chance.randint(1, 3))
         ]
         if chance.random() < 0.7:
-            frames[0] = _PREFIX + frames[0]
+            frames[0] = WIRE_PREFIX + frames[0]
         return frames
 
     def _invented(self) -> list[bytes]:
@@ -171,7 +170,7 @@ class BatchMaker:
             self._chance.randbytes(self._chance.randrange(300))
             for _ in range(self._chance.choice([0] * 8 + [1, 2]))
         ]
-        return [_PREFIX + msgspec.msgpack.encode(messages), *more]
+        return [WIRE_PREFIX + msgspec.msgpack.encode(messages), *more]
 
     def _damaged(self) -> list[bytes]:
         chance = self._chance
@@ -284,11 +283,11 @@ def greeting(mechanism: bytes = b"NULL") -> bytes:
 
 def framed(body: bytes, more: bool) -> bytes:
     """Return a frame in ZMTP's form."""
-    flags = _MORE if more else 0
+    flags = MORE_FLAG if more else 0
     return (
         bytes([flags, len(body)]) + body
         if len(body) < 256
-        else bytes([flags | _LONG]) + struct.pack(">Q", len(body)) + body
+        else bytes([flags | LONG_FLAG]) + struct.pack(">Q", len(body)) + body
     )
 
 

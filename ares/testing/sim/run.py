@@ -28,7 +28,7 @@ from ares.testing.sim.shared_log.log_plan import LogPlan, draw_log
 from ares.testing.sim.shared_log.log_run import SimLogRun
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer
-from ares.testing.sim.world import SimConsensus, SimWorld, name_configuration
+from ares.testing.sim.world import HEALING_S, STEPS_MAX, SimConsensus, SimWorld, name_configuration
 from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
 
@@ -37,9 +37,6 @@ ALL_SCENARIOS = (*SCENARIOS, LOG_SCENARIO)
 """The scenarios of objects and files, and the scenario of the shared log."""
 
 Plan = TypeVar("Plan", bound=SimPlan | LogPlan)
-
-HEALING_S = 300.0
-STEPS_MAX = 400_000
 
 
 class SimVerdict(Struct, frozen=True):

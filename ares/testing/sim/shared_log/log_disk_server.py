@@ -5,15 +5,13 @@ Hosted logs and journals run as on a durable server.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
 from ares.model.codec import decode
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import CallId, DomainName, ServerId
-from ares.model.log_messages import ChainReply
-from ares.model.messages import AnyMessage, Describe, Refused
+from ares.model.messages import AnyMessage, Describe
 from ares.net.port import Sender
-from ares.server.hosted_logs import HostedLogs
+from ares.server.hosted_logs import CHAIN_REPLIES, HostedLogs
 from ares.sharedlog.node import LogNode
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
@@ -30,7 +28,6 @@ from ares.testing.sim.shared_log.log_server import (
 
 LOG_DIRECTORY = Path("log")
 LOG_LEFT_BYTES_MAX = 4096
-_REPLIES = frozenset([*get_args(ChainReply), Refused])
 
 
 class SimLinks:
@@ -142,7 +139,7 @@ class DiskLogServer(LogServer):
         if not self.up:
             return
         for message in decode(frames):
-            if type(message) in _REPLIES:
+            if type(message) in CHAIN_REPLIES:
                 self._links.deliver(ServerId(sender), [message])
             elif isinstance(message, Describe):
                 self._describe(sender, message)

@@ -17,12 +17,10 @@ from ares.testing.sim.shared_log.log_client import LogClient
 from ares.testing.sim.shared_log.log_disk_server import DiskLogServer
 from ares.testing.sim.shared_log.log_plan import SIMULATED_LOG, LogClientPlan, LogPlan, LogStep
 from ares.testing.sim.shared_log.log_server import LogServer, LogWatch
-from ares.testing.sim.world import SimConsensus, SimWorld, name_configuration
+from ares.testing.sim.world import HEALING_S, STEPS_MAX, SimConsensus, SimWorld, name_configuration
 from ares.testing.verify.log_history import LogEvent
 from ares.testing.verify.log_order import check_log
 
-HEALING_S = 300.0
-STEPS_MAX = 400_000
 THIEF = "thief"
 
 
