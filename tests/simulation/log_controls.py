@@ -458,8 +458,8 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     numbers_forgotten_by_a_new_head: 9,
     rows_looked_up_one_stretch_back: 34,
     rows_of_a_node_that_lacks_entries: 2255,
-    rows_of_cut_entries_kept: 127,
-    rows_trimmed_without_a_word: 62,
+    rows_of_cut_entries_kept: 140,
+    rows_trimmed_without_a_word: 162,
     numbers_taken_over_a_gap: 4,
     ids_bound_to_no_key: 5,
     ids_bound_to_no_secret: 434,
@@ -467,9 +467,9 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     rows_of_an_earlier_release_forgotten: 116,
     since_of_the_last_copy: 3,
     position_taken_by_a_dirty_entry: 24,
-    position_taken_before_the_look: 101,
+    position_taken_before_the_look: 165,
     trims_not_taken_over: 20,
-    reads_together_show_what_is_not_committed: 0,
+    reads_together_show_what_is_not_committed: 20,
 }
 """Remaining controls, with the first seed that is known to notice."""
 
