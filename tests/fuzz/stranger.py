@@ -39,7 +39,7 @@ class Stranger:
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
         self.socket.sendall(GREETING)
         self._got = b""
         self._take(64)
@@ -56,7 +56,7 @@ class Stranger:
         body = b"\x01" + msgspec.msgpack.encode(messages)
         self.socket.sendall(bytes([2]) + struct.pack(">Q", len(body)) + body)
 
-    def answers(self, count: int, patience_s: float = 20) -> list:
+    def answers(self, count: int, patience_s: float = 60) -> list:
         """Return at least `count` messages, or the messages that came in time."""
         found: list[Any] = []
         until = time.monotonic() + patience_s

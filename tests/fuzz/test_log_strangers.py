@@ -96,12 +96,17 @@ class Server:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def answer_s(self) -> float:
-        """Return how long another client waits."""
-        begin = time.monotonic()
+    @property
+    def processor_s(self) -> float:
+        """The processor time of the server, which a busy machine does not add to."""
+        return time.clock_gettime((~self.pid << 3) | 2)  # the clock of a process
+
+    def work_before_an_answer_s(self) -> float:
+        """Return the processor time that the server takes until another client has an answer."""
+        begin_s = self.processor_s
         with Stranger(self.address) as stranger:
             stranger.ask([DESCRIBE, 1, True])
-        return time.monotonic() - begin
+        return self.processor_s - begin_s
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +152,7 @@ def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(
             else [FETCH, 1, log, 0, None]
         )
         stranger.say(*[question] * 512)
-        assert server.answer_s() < 10
+        assert server.work_before_an_answer_s() < 10
         assert server.memory_bytes - before < 400 * MIB
         assert stranger.answers(3)[0][0] == (ENTRIES if kind == READ else FETCHED)
 
@@ -162,7 +167,7 @@ def test_one_append_that_ends_many_waiting_reads_makes_few_large_answers(server:
         assert len(at_once) == 1000, "a thousand wait, and no more"
         before = server.memory_bytes
         assert writer.ask(append(log, 1, [bytes(MIB)] * 4))[3] == DONE
-        assert server.answer_s() < 10
+        assert server.work_before_an_answer_s() < 10
         assert server.memory_bytes - before < 200 * MIB
         told = followers.answers(1000)
         assert len(told) == 1000
@@ -201,7 +206,7 @@ def test_appends_that_wait_for_what_never_comes_are_bounded(server: Server) -> N
             other.say(append(dirty, 1, [bytes(MIB)] * 3, client=100 + number, at=0))
         for number in range(60):
             stranger.say(append(id_of(above), 1, [bytes(MIB)] * 3, client=200 + number))
-        assert server.answer_s() < 5
+        assert server.work_before_an_answer_s() < 5
         assert server.memory_bytes - before < 200 * MIB
         for other in waiting:
             other.__exit__()
@@ -259,15 +264,15 @@ def test_many_successors_cost_each_the_same(server: Server) -> None:
     spent = []
     with Stranger(server.address) as stranger:
         for batch in range(15):
-            begin = time.monotonic()
+            begin_s = server.processor_s
             bombs = [
                 server.chain("bombs", *others, index=1 + 100 * batch + number)
                 for number in range(100)
             ]
             stranger.say(*[[WRITE_CONFIG, 1, log, [bomb, FINALIZED]] for bomb in bombs])
             assert {answer[0] for answer in stranger.answers(100)} == {ACK}
-            spent.append(time.monotonic() - begin)
-    assert min(spent[-5:]) < 5 * min(spent[:5]) + 0.5
+            spent.append(server.processor_s - begin_s)
+    assert min(spent[-5:]) < 5 * min(spent[:5]) + 0.05
 
 
 def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_something_to_say(
@@ -287,10 +292,10 @@ def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_somethi
             trap.accept()
         with Stranger(server.address) as stranger:
             stranger.say(append(log, 1, [b"x"]))
-            trap.settimeout(10)
+            trap.settimeout(60)
             trap.accept()[0].close()
             trap.settimeout(0.3)
-            assert server.answer_s() < 5
+            assert server.work_before_an_answer_s() < 5
 
 
 def test_a_name_of_the_cluster_stays_where_the_cluster_file_has_it(server: Server) -> None:
@@ -306,7 +311,7 @@ def test_a_name_of_the_cluster_stays_where_the_cluster_file_has_it(server: Serve
         log = chain("diverted", [["absent", "127.0.0.1:9", "0" * 32], diverted], server.name)
         with Stranger(server.address) as stranger:
             stranger.say([INTRODUCE, 0, log, []], [LOOK_ROW, 1, id_of(log), 7, 0, None])
-            assert server.answer_s() < 5
+            assert server.work_before_an_answer_s() < 5
         with pytest.raises(TimeoutError):
             trap.accept()
 
@@ -371,7 +376,7 @@ async def _refused_a_reader(settings: Settings, secret: SecretKey) -> None:
         for reason, asked in questions.items():
             for question in asked:
                 connections.post(server.id, [question])
-                refusal = await asyncio.wait_for(told.get(), 20)
+                refusal = await asyncio.wait_for(told.get(), 60)
                 assert isinstance(refusal, Refused), question
                 assert (refusal.call, refusal.reason) == (question.call, reason), question
         await connections.close()
