@@ -33,6 +33,12 @@ async def reads(manager: Manager) -> None:
         await asyncio.sleep(0.005)
 
 
+async def asked_until_refused(manager: Manager) -> None:
+    while True:  # servers look at the list of clients once a second
+        await manager.status()
+        await asyncio.sleep(0.05)
+
+
 async def test_it_follows_readers_that_have_a_key_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +67,11 @@ async def test_it_follows_readers_that_have_a_key_and_nobody_else(
             await writer.follow_users("photos", False)
         stranger = await cluster.manager("stranger", "read", site="rennes", timeout_s=1.0)
         revoke(cluster.security, "stranger")
-        await asyncio.sleep(1.1)
+        async with asyncio.timeout(WAIT_S_MAX):
+            with pytest.raises(NotAuthorized):
+                await asked_until_refused(stranger)
+            while not pilot.followed():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         tasks.append(asyncio.create_task(reads(stranger)))
         await asyncio.sleep(1.5)
         assert [each.decision for each in pilot.followed()] == [following.IDLE]
