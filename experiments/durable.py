@@ -31,7 +31,7 @@ from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.platform.memory import SERVER_BYTES, keep_freed_memory
 from ares.replica.facts import fact_bytes_max
-from ares.server.serving import restored, run_server
+from ares.server.serving import ServingParts, restored, run_server
 from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.segment_journal import open_journal
@@ -69,12 +69,16 @@ async def serve(file: Path, id: str, durability: str, sync_ms: float) -> None:
     listener, stop = listener_at(server.address), asyncio.Event()
     if durability == "memory":
         await run_server(
-            server.id, server.identity, settings.initial, listener, stop, serving=say_ready
+            ServingParts(
+                server.id, server.identity, settings.initial, listener, stop, serving=say_ready
+            )
         )
     owner = Owner(settings.initial.id, server.id, server.identity)
     journal = open_journal(server.data, owner, disk=SlowDisk(sync_ms / 1000) if sync_ms else None)
     await run_server(
-        server.id, server.identity, settings.initial, listener, stop, journal, serving=say_ready
+        ServingParts(
+            server.id, server.identity, settings.initial, listener, stop, journal, serving=say_ready
+        )
     )
 
 

@@ -32,7 +32,7 @@ from ares.net.port import Connections
 from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.reconfig.view import Switches
-from ares.server.serving import run_server
+from ares.server.serving import ServingParts, run_server
 from ares.testing.namespaces import add, inside, obstacle, remove
 from ares.testing.namespaces import run as call
 from experiments import ENVIRONMENT
@@ -80,12 +80,14 @@ async def serve(_: str) -> None:
     await asyncio.gather(
         *(
             run_server(
-                server.id,
-                server.identity,
-                initial,
-                ZmtpListener(server.address),
-                asyncio.Event(),
-                links=ZmtpConnections(),
+                ServingParts(
+                    server.id,
+                    server.identity,
+                    initial,
+                    ZmtpListener(server.address),
+                    asyncio.Event(),
+                    links=ZmtpConnections(),
+                )
             )
             for server in BOOK
         )

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
@@ -80,42 +80,49 @@ _NO_MORE = (
 log = logging.getLogger(__name__)
 
 
+class LogsParts(NamedTuple):
+    """The parts around the logs of a server."""
+
+    server: ServerId
+    identity: str
+    initial: Configuration
+    """c0 of the cluster file."""
+
+    respond: Callable[[Sender, Sequence[AnyMessage]], None]
+    """The listener's reply."""
+
+    fail: Callable[[OSError], None]
+    """Called when the disk failed."""
+
+    loop: Loop
+    links: Connections
+    """Connections to other servers."""
+
+    journals: SharedLogJournals | None = None
+    """None keeps everything in memory."""
+
+    place_bytes: int = PLACE_BYTES
+    """Bytes of a place in the journals."""
+
+    fetch_bytes_per_s: float = math.inf
+    """The rate of all nodes together."""
+
+    meter: Meter | None = None
+    """The listener's."""
+
+
 class HostedLogs:
-    """The logs of a server.
+    """The logs of a server. ``hosted``: the stretches by chain, for inspection."""
 
-    ``initial``: c0 of the cluster file. ``respond``: the listener's reply. ``fail``: called when
-    the disk failed. ``links``: connections to other servers. ``journals``: None keeps everything in
-    memory; otherwise journals have places of ``place_bytes``. ``fetch_bytes_per_s``: the rate of
-    all nodes together. ``hosted``: the stretches by chain, for inspection. ``meter``: the
-    listener's.
-    """
-
-    def __init__(
-        self,
-        server: ServerId,
-        identity: str,
-        initial: Configuration,
-        respond: Callable[[Sender, Sequence[AnyMessage]], None],
-        fail: Callable[[OSError], None],
-        loop: Loop,
-        links: Connections,
-        journals: SharedLogJournals | None = None,
-        place_bytes: int = PLACE_BYTES,
-        fetch_bytes_per_s: float = math.inf,
-        meter: Meter | None = None,
-    ) -> None:
-        self._server = server
-        self._meter = meter or Meter()
-        self._identity = identity
-        self._cluster = initial.cluster_id
-        self._links = links
-        self._throttle = Throttle(fetch_bytes_per_s)
-        self._respond = respond
-        self.fail = fail
-        self.loop = loop
-        self.full_disk = FullDisk(loop.time, LOG_FULL_S)
-        self._journals = journals
-        self._place_bytes = place_bytes
+    def __init__(self, parts: LogsParts) -> None:
+        self._server, self._identity = parts.server, parts.identity
+        self._cluster = parts.initial.cluster_id
+        self._respond, self.fail, self.loop = parts.respond, parts.fail, parts.loop
+        self._links, self._journals = parts.links, parts.journals
+        self._place_bytes = parts.place_bytes
+        self._meter = parts.meter or Meter()
+        self._throttle = Throttle(parts.fetch_bytes_per_s)
+        self.full_disk = FullDisk(parts.loop.time, LOG_FULL_S)
         self._logs: list[HostedLog] = []
         self._ticked = 0
         self._by_name: dict[DomainName, HostedLog] = {}
@@ -123,7 +130,7 @@ class HostedLogs:
         self._heard: dict[ServerId, Sender] = {}
         self._ending = False
         self.hosted: dict[ConfigurationId, ChainSegment] = {}
-        links.open(self.receive)
+        parts.links.open(self.receive)
 
     def restore(self) -> None:
         """Open every existing log. Raises the errors of a journal's recovery."""
@@ -292,10 +299,9 @@ class HostedLogs:
                 self._server,
                 self._identity,
                 make_entries,
-                0.0,
-                len(self._logs) * _NODE_CALLS,
-                self._throttle,
-                self._meter,
+                calls_from=len(self._logs) * _NODE_CALLS,
+                throttle=self._throttle,
+                meter=self._meter,
             )
 
         return HostedLog(self, node, journal, self._place_bytes)

@@ -423,7 +423,7 @@ async def _serve_objects(
     settings: Settings, server: ServerSettings, claim: IdentityClaim, guard: Guard
 ) -> None:
     from ares.server.scrub import ScrubPlan
-    from ares.server.serving import run_server
+    from ares.server.serving import ServingParts, run_server
     from ares.store.journal.disk import TimedDisk
 
     tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-server", site=server.site)
@@ -469,21 +469,23 @@ async def _serve_objects(
                     server.data / SCRUBBED_NAME,
                     asking.rebuilt,
                 )
-            await run_server(
-                *(
-                    server.id,
-                    claim.identity,
-                    settings.initial,
-                    life.listener,
-                    life.stop,
-                    journal,
-                    guard.admission,
-                    serving,
-                    plan,
-                    life.traffic,
-                ),
-                *(links, log_journals, settings.logs.fetch_bytes_per_s, sites_of(settings)),
+            parts = ServingParts(
+                server.id,
+                claim.identity,
+                settings.initial,
+                life.listener,
+                life.stop,
+                journal,
+                guard.admission,
+                serving,
+                plan,
+                life.traffic,
+                links,
+                log_journals,
+                settings.logs.fetch_bytes_per_s,
+                sites_of(settings),
             )
+            await run_server(parts)
 
 
 def _address_attributes(server: ServerSettings) -> dict[str, str | int]:

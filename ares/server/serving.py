@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
@@ -16,9 +17,9 @@ from ares.platform.metrics import ListenerTraffic
 from ares.replica.configuration_state import Clock, no_clock
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
-from ares.server.hosted_logs import LOGS_TICK_S, HostedLogs
+from ares.server.hosted_logs import LOGS_TICK_S, HostedLogs, LogsParts
 from ares.server.scrub import Scrubber, ScrubPlan
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.port import Journal, NoJournal, SharedLogJournals
 
 log = logging.getLogger(__name__)
@@ -66,35 +67,54 @@ def recovered(
     return replica
 
 
-async def run_server(
-    server: ServerId,
-    identity: str,
-    initial: Configuration,
-    listener: Listener,
-    stop: asyncio.Event,
-    journal: Journal | None = None,
-    admission: Admission | None = None,
-    serving: Callable[[StorageServer], None] = lambda host: None,
-    plan: ScrubPlan | None = None,
-    traffic: ListenerTraffic | None = None,
-    links: Connections | None = None,
-    log_journals: SharedLogJournals | None = None,
-    fetch_bytes_per_s: float = math.inf,
-    sites: Iterable[str] = (),
-) -> None:
-    """Serve until ``stop`` is set, reply to the requests taken, and close the journal.
+class ServingParts(NamedTuple):
+    """The parts of a serving process."""
 
-    A failing disk sets ``stop``, too. ``initial``: c0 of the cluster file. ``journal``: None keeps
-    everything in memory. ``admission``: the permissions of clients. ``serving``: called with the
-    host. ``plan``: the care for the disk; None: no care. ``traffic``: the listener's counts.
-    ``links``: connections to other servers, for logs; None: no logs. ``log_journals``: the journals
-    of logs; None: in memory. ``fetch_bytes_per_s``: the rate for old entries. ``sites``: the sites
-    of counted clients.
+    server: ServerId
+    identity: str
+    initial: Configuration
+    """c0 of the cluster file."""
+
+    listener: Listener
+    stop: asyncio.Event
+    """Ends the service when set; a failing disk sets it, too."""
+
+    journal: Journal | None = None
+    """None keeps everything in memory."""
+
+    admission: Admission | None = None
+    """The permissions of clients."""
+
+    serving: Callable[[StorageServer], None] = lambda host: None
+    """Called with the host."""
+
+    plan: ScrubPlan | None = None
+    """The care for the disk; None: no care."""
+
+    traffic: ListenerTraffic | None = None
+    """The listener's counts."""
+
+    links: Connections | None = None
+    """Connections to other servers, for logs; None: no logs."""
+
+    log_journals: SharedLogJournals | None = None
+    """The journals of logs; None: in memory."""
+
+    fetch_bytes_per_s: float = math.inf
+    """The rate for old entries."""
+
+    sites: Iterable[str] = ()
+    """The sites of counted clients."""
+
+
+async def run_server(parts: ServingParts) -> None:
+    """Serve until ``stop`` is set, reply to the requests taken, and close the journal.
 
     Raises the errors of :func:`restored` and ``listener.serve``, and :class:`StoreFailed` when the
     disk fails.
     """
-    journal = journal or NoJournal()
+    server, listener, stop = parts.server, parts.listener, parts.stop
+    journal = parts.journal or NoJournal()
     failure: list[OSError] = []
     logs: HostedLogs | None = None
 
@@ -103,33 +123,23 @@ async def run_server(
         stop.set()
 
     try:
-        replica = restored(server, identity, initial, journal, time.time)
-        if links is not None:
-            loop = asyncio.get_running_loop()
-            logs = HostedLogs(
-                server,
-                identity,
-                initial,
-                listener.reply,
-                fail,
-                loop,
-                links,
-                log_journals,
-                fetch_bytes_per_s=fetch_bytes_per_s,
-                meter=listener.meter,
-            )
+        replica = restored(server, parts.identity, parts.initial, journal, time.time)
+        if parts.links is not None:
+            logs = _logs(parts, parts.links, fail)
             logs.restore()
         host = StorageServer(
             replica,
             journal,
-            listener.reply,
-            fail,
-            admission,
-            throttle=listener,
-            traffic=traffic,
-            logs=logs,
-            sites=sites,
-            meter=listener.meter,
+            ServerParts(
+                listener.reply,
+                fail,
+                parts.admission,
+                throttle=listener,
+                traffic=parts.traffic,
+                logs=logs,
+                sites=parts.sites,
+                meter=listener.meter,
+            ),
         )
         listener.seen, listener.core = host.users.seen, host.core
         address = await listener.serve(host.handler)
@@ -137,13 +147,13 @@ async def run_server(
             "serving",
             extra={
                 "address": address,
-                "identity": identity,
+                "identity": parts.identity,
                 "bytes_on_disk": journal.bytes_on_disk,
                 "core": compiled.CORE_NAME,
             },
         )
-        serving(host)
-        scrubbing = None
+        parts.serving(host)
+        plan, scrubbing = parts.plan, None
         if plan is not None:
             scrubbing = tasks.keep(lambda: Scrubber(host, journal, plan).run(), "scrub")
         ticking = None if logs is None else tasks.every(LOGS_TICK_S, logs.tick, "timer of logs")
@@ -162,3 +172,20 @@ async def run_server(
     if failure:
         raise StoreFailed(f"of {server}", failure[0].strerror or str(failure[0])) from failure[0]
     log.info("stopped")
+
+
+def _logs(parts: ServingParts, links: Connections, fail: Callable[[OSError], None]) -> HostedLogs:
+    return HostedLogs(
+        LogsParts(
+            parts.server,
+            parts.identity,
+            parts.initial,
+            parts.listener.reply,
+            fail,
+            asyncio.get_running_loop(),
+            links,
+            parts.log_journals,
+            fetch_bytes_per_s=parts.fetch_bytes_per_s,
+            meter=parts.listener.meter,
+        )
+    )

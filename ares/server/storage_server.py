@@ -20,7 +20,7 @@ import logging
 import time
 from collections import ChainMap, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -93,19 +93,50 @@ def _nobody(sender: Sender, replies: Sequence[Outgoing]) -> None:
     """Send no reply: without a journal no reply ever waits."""
 
 
+class ServerParts(NamedTuple):
+    """The parts around a server's replica and journal."""
+
+    respond: Respond = _nobody
+    """Sends a waiting reply through the listener."""
+
+    fail: Callable[[OSError], None] = lambda error: None
+    """Called once, when the disk fails."""
+
+    admission: Admission | None = None
+    """The permissions of clients; None: all requests are allowed."""
+
+    loop: Loop | None = None
+    """The event loop; None: asyncio's running loop."""
+
+    limits: CompactionLimits = USUAL_COMPACTION
+    throttle: Intake | None = None
+    """Keeps requests away while too many bytes wait for the disk."""
+
+    traffic: ListenerTraffic | None = None
+    """The listener's counts, for descriptions."""
+
+    logs: HostedLogs | None = None
+    """The logs of the server; None: no logs."""
+
+    sites: Iterable[str] = ()
+    """The sites of the cluster file.
+
+    Requests of clients at these sites are counted if the listener tells ``users``.
+    """
+
+    meter: Meter | None = None
+    """The listener's; the cost of a request is the bytes of the reply and the verified bytes."""
+
+
+_NO_PARTS = ServerParts()
+
+
 class StorageServer:
     """The host of ``replica``, which was restored from ``journal``.
 
-    A batch of requests is answered with a batch. ``respond``: sends a waiting reply through the
-    listener. ``fail``: called once, when the disk fails. ``admission``: the permissions of clients;
-    None: all requests are allowed. ``loop``: the event loop; None: asyncio's running loop.
-    ``throttle``: keeps requests away while too many bytes wait for the disk. ``traffic``: the
-    listener's counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced``:
-    called with every traced request, when the reply leaves. ``bring``: answers requests to get a
-    version from other servers, at once or later. ``logs``: the logs of the server; None: no logs.
-    ``sites``: the sites of the cluster file; requests of clients at these sites are counted if the
-    listener tells ``users``. ``meter``: the listener's; the cost of a request is the bytes of the
-    reply and the verified bytes. ``commits``: the commits of ``journal``.
+    A batch of requests is answered with a batch. ``scrub``: answers requests to verify the disk.
+    ``traced``: called with every traced request, when the reply leaves. ``bring``: answers requests
+    to get a version from other servers, at once or later. ``commits``: the commits of ``journal``.
 
     ``_at_once``: kinds of requests that need no look at the journal; without a journal, all but
     introductions, descriptions and listings. ``_syncing`` is the commit under way, ``_gathering``
@@ -116,20 +147,11 @@ class StorageServer:
         self,
         replica: Replica,
         journal: Journal | None = None,
-        respond: Respond = _nobody,
-        fail: Callable[[OSError], None] = lambda error: None,
-        admission: Admission | None = None,
-        loop: Loop | None = None,
-        limits: CompactionLimits = USUAL_COMPACTION,
-        throttle: Intake | None = None,
-        traffic: ListenerTraffic | None = None,
-        logs: HostedLogs | None = None,
-        sites: Iterable[str] = (),
-        meter: Meter | None = None,
+        parts: ServerParts = _NO_PARTS,
     ) -> None:
         self.replica = replica
-        self._meter = meter or Meter()
-        self._logs = logs
+        self._meter = parts.meter or Meter()
+        self._logs = parts.logs
         self.traced: Callable[[Served], None] = lambda served: None
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(
             request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY
@@ -138,13 +160,11 @@ class StorageServer:
             request.call, Reason.NOT_BROUGHT, _ASKS_NOBODY
         )
         self._journal = journal or NoJournal()
-        self._respond = respond
-        self._fail = fail
-        self._admission = admission
-        self._loop = loop or asyncio.get_running_loop()
-        self.users = UsageCounts(sites, replica.hosted, self._loop.time)
-        self._throttle = throttle
-        self._traffic = traffic
+        self._respond, self._fail = parts.respond, parts.fail
+        self._admission, self._throttle = parts.admission, parts.throttle
+        self._traffic = parts.traffic
+        self._loop = parts.loop or asyncio.get_running_loop()
+        self.users = UsageCounts(parts.sites, replica.hosted, self._loop.time)
         self._started = self._loop.time()
         self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
         at_hand = self._journal.at_hand if replica.journaled else None
@@ -156,7 +176,7 @@ class StorageServer:
         self._syncing: GroupCommit | None = None
         self.commits = CommitLoop(self, self._loop, self._stop, "commit")
         self._full_disk = FullDisk(self._loop.time)
-        self._reclaiming = SpaceReclaimer(replica, self._journal, limits)
+        self._reclaiming = SpaceReclaimer(replica, self._journal, parts.limits)
         self._batch_s = self._commit_begun_s = 0.0
         self._commits_s = Histogram(DISK_S_BUCKETS) if replica.journaled else None
 

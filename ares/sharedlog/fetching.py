@@ -29,11 +29,10 @@ class Fetcher:
         state: LogState,
         send: Callable[[ServerId, Fetch], None],
         next_call: Callable[[], CallId],
-        pause_s: float,
         throttle: Throttle | None = None,
     ) -> None:
         self.piece = 0
-        self.pause_s = pause_s
+        self.pause_s = 0.0
         self._paused: tuple[int, float] = (-1, 0.0)
         self._state = state
         self._send = send

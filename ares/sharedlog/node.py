@@ -74,7 +74,7 @@ from ares.sharedlog.node_reads import NodeReads
 class LogNode:
     """The node of a log at a server.
 
-    ``fetch_pause_s``: the pause before each fetched piece of at most LOG_PIECE_BYTES. ``state``:
+    ``fetcher``: fetches old records in pieces of at most LOG_PIECE_BYTES. ``state``:
     for inspection. ``now``: the time of the last call. ``calls_from``: the node's calls are above
     this number. ``outbox_bytes``: bytes of entries and records in the next result of :meth:`take`.
     ``throttle``: the rate limit of fetches.
@@ -85,7 +85,6 @@ class LogNode:
         server: ServerId,
         identity: str,
         make_entries: Callable[[bytes], Entries] = MemoryEntries,
-        fetch_pause_s: float = 0.0,
         calls_from: int = 0,
         throttle: Throttle | None = None,
         meter: Meter | None = None,
@@ -105,7 +104,7 @@ class LogNode:
         self._calls = calls_from
         self._reads = NodeReads(self.state, self._send, self._next_call)
         self._looks = EarlierLooks(self._send, self._row_here, self._append_found, self._next_call)
-        self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s, throttle)
+        self.fetcher = Fetcher(self.state, self._send, self._next_call, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             BoundAppend: self.append,
             Introduce: self.introduce,
@@ -200,7 +199,7 @@ class LogNode:
             self._send_on(stretch)
         while self._waiting and self._waiting[0][0] <= count:
             self._outbox.append(self._waiting.popleft()[1:])
-        self._fetcher.go_on(self.now, self._stored)
+        self.fetcher.go_on(self.now, self._stored)
 
     def restore(self, facts: Iterable[LogFact]) -> None:
         """Begin with the durable facts.
@@ -232,7 +231,7 @@ class LogNode:
                     self._forward(stretch, first)
         self._reads.tick(now)
         self._looks.tick(now)
-        self._fetcher.go_on(self.now, self._stored)
+        self.fetcher.go_on(self.now, self._stored)
 
     # -- outputs -----------------------------------------------------------------------------------
 
@@ -754,13 +753,13 @@ class LogNode:
         self._send(sender, fetched, self.told)
 
     def fetched(self, sender: Sender, reply: Fetched) -> None:
-        fact = self._fetcher.accept(reply, self.now)
+        fact = self.fetcher.accept(reply, self.now)
         if isinstance(fact, LogTrimmed):
             self._record_trim(fact.upto)
         elif fact is not None:
             self._record(fact)
-            self._fetcher.piece = self.told
-        self._fetcher.go_on(self.now, self._stored)
+            self.fetcher.piece = self.told
+        self.fetcher.go_on(self.now, self._stored)
 
     def refused(self, sender: Sender, reply: Refused) -> None:
         """Introduce the newest chain of ``sender``, and earlier chains, to ``sender``.

@@ -17,7 +17,7 @@ from ares.model.identity import ServerId
 from ares.net.transports import listener_at
 from ares.replica.replica import Replica
 from ares.server.process import certifying, guard_of, piloted
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 from tests.security.cluster import SecureCluster
 
 WAIT_S_MAX = 60.0
@@ -41,7 +41,8 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
     again = listener_at(server.address, guard.lock)
     await again.serve(
         StorageServer(
-            Replica(server.id, AGAIN, settings.initial), admission=guard.admission
+            Replica(server.id, AGAIN, settings.initial),
+            parts=ServerParts(admission=guard.admission),
         ).handler
     )
     try:

@@ -11,7 +11,7 @@ from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.reconfig.view import Switches
-from ares.server.serving import run_server
+from ares.server.serving import ServingParts, run_server
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 
@@ -43,7 +43,9 @@ class LogCluster:
             self._tasks.append(
                 asyncio.create_task(
                     run_server(
-                        server.id, server.identity, self.initial, listener, stop, links=links
+                        ServingParts(
+                            server.id, server.identity, self.initial, listener, stop, links=links
+                        )
                     )
                 )
             )

@@ -19,7 +19,7 @@ from ares.model.errors import ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.reconfig.view import Switches
-from ares.server.serving import run_server
+from ares.server.serving import ServingParts, run_server
 from tests.ports import free_addresses
 
 MANY = 20_000
@@ -206,7 +206,11 @@ async def over_tcp():
     listeners = [ZmtpListener(server.address) for server in book]
     serving = [
         asyncio.create_task(
-            run_server(server.id, server.identity, initial, listener, stop, links=ZmtpConnections())
+            run_server(
+                ServingParts(
+                    server.id, server.identity, initial, listener, stop, links=ZmtpConnections()
+                )
+            )
         )
         for server, listener in zip(book, listeners, strict=True)
     ]

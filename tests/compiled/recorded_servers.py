@@ -11,7 +11,7 @@ from ares.model.codec import decode_replies
 from ares.model.messages import Description
 from ares.net.native import ZmtpListener
 from ares.replica.replica import Replica
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.segment_journal import SEGMENT_BYTES
 from tests.compiled.server_twins import Half
 
@@ -120,10 +120,9 @@ def recorded_host(course: ServerCourse, listener: RecordedListener, journal=None
     host = StorageServer(
         course.replica(),
         recorded,
-        listener.reply,
-        admission=course.admission,
-        loop=RecordedLoop(course),
-        sites=["here"],
+        ServerParts(
+            listener.reply, admission=course.admission, loop=RecordedLoop(course), sites=["here"]
+        ),
     )
     listener.seen, listener.core = host.users.seen, host.core
     return host

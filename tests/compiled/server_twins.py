@@ -15,7 +15,7 @@ from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
 from ares.security.clients_file import AuthorisedClient, KeyedSender
 from ares.security.roles import Admission
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 from tests.journal.memory_journal import Kept, MemoryJournal
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
@@ -111,10 +111,7 @@ class Half:
         self.host = StorageServer(
             self.replica,
             self.journal,
-            self._respond,
-            admission=admission,
-            loop=self.loop,
-            sites=["here"],
+            ServerParts(self._respond, admission=admission, loop=self.loop, sites=["here"]),
         )
         if not compiled:
             self.host._core = None

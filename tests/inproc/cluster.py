@@ -13,7 +13,7 @@ from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import AnyMessage, PutData
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MIB = 1024 * 1024
@@ -44,7 +44,8 @@ class Cluster:
     async def start(self) -> None:
         for server in self.book.values():
             host = StorageServer(
-                Replica(server.id, server.identity, self.initial), sites=("nantes", "rennes")
+                Replica(server.id, server.identity, self.initial),
+                parts=ServerParts(sites=("nantes", "rennes")),
             )
             listener = InprocListener(self.network, server.address)
             listener.seen = host.users.seen

@@ -16,7 +16,7 @@ from ares.model.messages import Scrub, ScrubReply
 from ares.reconfig.view import Switches
 from ares.registers.repair import rebuild_element
 from ares.server.scrub import ScrubPlan
-from ares.server.serving import run_server
+from ares.server.serving import ServingParts, run_server
 from ares.store.journal.segment_journal import open_journal
 from ares.store.journal.segments import Owner
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
@@ -67,14 +67,16 @@ class Cluster:
                 began.set()
 
             server = run_server(
-                server.id,
-                server.identity,
-                self.initial,
-                listener,
-                stop,
-                journal,
-                serving=serving,
-                plan=plan,
+                ServingParts(
+                    server.id,
+                    server.identity,
+                    self.initial,
+                    listener,
+                    stop,
+                    journal,
+                    serving=serving,
+                    plan=plan,
+                )
             )
             self.running[name] = (asyncio.create_task(server), stop, runner)
             await asyncio.wait_for(began.wait(), WAIT_S_MAX)

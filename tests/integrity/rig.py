@@ -8,7 +8,7 @@ from pathlib import Path
 from ares.model.element import intact
 from ares.model.messages import DELETED, GetData, Introduce
 from ares.server.serving import recovered
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import BATCH_MAGIC, SEGMENT_MAGIC, decode_head, parse_frame, walk
 from ares.store.port import ExaminationResult
@@ -48,10 +48,9 @@ class Server:
         self.host = StorageServer(
             replica,
             self.journal,
-            lambda _, replies: self.later.extend(replies),
-            self.failures.append,
-            None,
-            self.loop,
+            ServerParts(
+                lambda _, replies: self.later.extend(replies), self.failures.append, loop=self.loop
+            ),
         )
 
     def ask(self, *requests):

@@ -28,8 +28,8 @@ from ares.model.messages import (
 )
 from ares.reconfig.view import Switches
 from ares.replica import group_commit
-from ares.server.serving import run_server
-from ares.server.storage_server import StorageServer
+from ares.server.serving import ServingParts, run_server
+from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.segment_journal import SegmentJournal, open_journal
 from ares.store.journal.segments import Owner
@@ -54,8 +54,7 @@ class Waiting:
         self.host = StorageServer(
             self.node.replica,
             self.node.journal,
-            lambda sender, replies: self.later.extend(replies),
-            lambda error: None,
+            ServerParts(lambda sender, replies: self.later.extend(replies), lambda error: None),
         )
 
     def calls(self, *requests):
@@ -210,7 +209,9 @@ class Cluster:
                 )
             stop, listener = asyncio.Event(), InprocListener(self.network, server.address)
             task = asyncio.create_task(
-                run_server(server.id, server.identity, self.initial, listener, stop, journal)
+                run_server(
+                    ServingParts(server.id, server.identity, self.initial, listener, stop, journal)
+                )
             )
             self.running[name] = (task, stop)
             await asyncio.sleep(0)

@@ -14,7 +14,7 @@ import pytest
 from ares.model.configuration import Status, Successor
 from ares.model.messages import Ack, CollectConfig, DataReply, GetData, Introduce, Reason, Refused
 from ares.replica.facts import fact_bytes_max
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import Segment
 from ares.store.port import Use
@@ -61,7 +61,9 @@ class SmallDisk(Disk):
 def host_of(node):
     later, failures = [], []
     host = StorageServer(
-        node.replica, node.journal, lambda sender, replies: later.extend(replies), failures.append
+        node.replica,
+        node.journal,
+        ServerParts(lambda sender, replies: later.extend(replies), failures.append),
     )
     return host, later, failures
 

@@ -13,7 +13,7 @@ import pytest
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.log_messages import Append, Appended
 from ares.model.messages import Introduce, Refused
-from ares.server.hosted_logs import HostedLogs
+from ares.server.hosted_logs import HostedLogs, LogsParts
 from ares.store.journal.disk import Disk
 from ares.store.journal.log_directory import BEGUN_NAME, LOGS_NAME, LogDirectories
 from ares.store.journal.segments import ANCHOR_SUFFIX
@@ -39,7 +39,17 @@ async def ran(journal, entries=(), answer=Appended):
                 appended.release()
 
     logs = HostedLogs(
-        "s0", "s0", alone, respond, pytest.fail, loop, links, directories, place_bytes=PLACE_BYTES
+        LogsParts(
+            "s0",
+            "s0",
+            alone,
+            respond,
+            pytest.fail,
+            loop,
+            links,
+            directories,
+            place_bytes=PLACE_BYTES,
+        )
     )
     try:
         logs.restore()

@@ -6,7 +6,7 @@ Clients wait.
 import asyncio
 import itertools
 
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 
 from .serving import KIB, AtOnce, Node, log_journal, put
 
@@ -34,9 +34,9 @@ async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, mo
     host = StorageServer(
         node.replica,
         node.journal,
-        lambda sender, replies: answered.extend(replies),
-        lambda error: None,
-        throttle=tap,
+        ServerParts(
+            lambda sender, replies: answered.extend(replies), lambda error: None, throttle=tap
+        ),
     )
 
     names = itertools.count()
@@ -65,7 +65,9 @@ async def test_a_little_at_a_time_never_stops_anybody(tmp_path, monkeypatch):
     background, tap = AtOnce(waiting=True), Tap()
     node = Node(log_journal(tmp_path / "j", background=background))
     host = StorageServer(
-        node.replica, node.journal, lambda sender, replies: None, lambda error: None, throttle=tap
+        node.replica,
+        node.journal,
+        ServerParts(lambda sender, replies: None, lambda error: None, throttle=tap),
     )
     for number in range(50):
         host.handle("client", [put(f"{number}", 1, bytes(10 * KIB))])

@@ -26,7 +26,7 @@ from ares.net.transports import listener_at
 from ares.replica.replica import Replica
 from ares.security.keys import SecretKey
 from ares.server.process import certifying, guard_of
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 
 WAIT_S_MAX = 60.0
 """Seconds far beyond any time in these tests, also on a busy machine."""
@@ -80,7 +80,9 @@ class SecureCluster:
         for server in self.settings.servers.values():
             guard = guard_of(self.settings, server.id, server.public_key)
             replica = Replica(server.id, server.identity, self.settings.initial)
-            host = StorageServer(replica, admission=guard.admission, sites=sites_of(self.settings))
+            host = StorageServer(
+                replica, parts=ServerParts(admission=guard.admission, sites=sites_of(self.settings))
+            )
             listener = listener_at(server.address, guard.lock, transport=self.settings.transport)
             listener.seen, listener.core = host.users.seen, host.core
             await listener.serve(host.handler)

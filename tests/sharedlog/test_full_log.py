@@ -20,7 +20,7 @@ from ares.model.log_messages import (
     seal_of,
 )
 from ares.model.messages import Introduce, Reason, Refused
-from ares.server.hosted_logs import HostedLogs
+from ares.server.hosted_logs import HostedLogs, LogsParts
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.testing.sim.model_disk import ModelDisk
 from ares.testing.sim.shared_log.log_disk_server import SimLinks
@@ -45,15 +45,17 @@ class FullServer:
         self.chain = chain(0, 0, servers)
         links = SimLinks(lambda server, messages: self.told.extend(messages))
         self.logs = HostedLogs(
-            "s0",
-            "s0",
-            self.chain,
-            self.respond,
-            self.failures.append,
-            self,
-            links,
-            self,
-            PLACE_BYTES,
+            LogsParts(
+                "s0",
+                "s0",
+                self.chain,
+                self.respond,
+                self.failures.append,
+                self,
+                links,
+                self,
+                PLACE_BYTES,
+            )
         )
         self.ask(Introduce(call(), self.chain))
 

@@ -39,7 +39,8 @@ def wired(first=C0):
     """Make nodes of the first chain and of another; the latter fetch no entries for a long time."""
     found = Wired(*NAMES)
     for name in APART:
-        found.nodes[name] = LogNode(name, name, fetch_pause_s=1e6)
+        found.nodes[name] = LogNode(name, name)
+        found.nodes[name].fetcher.pause_s = 1e6
         found.disks[name] = []
     for name in first.server_ids:
         found.hand(name, Introduce(NO_CALL, first))

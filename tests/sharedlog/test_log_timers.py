@@ -12,7 +12,7 @@ from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ServerId
 from ares.model.messages import Introduce
 from ares.model.work import Meter
 from ares.server import hosted_logs
-from ares.server.hosted_logs import LOGS_TICK_WORK, HostedLogs
+from ares.server.hosted_logs import LOGS_TICK_WORK, HostedLogs, LogsParts
 from ares.sharedlog.node import LogNode
 
 ME = Server(ServerId("s0"), "127.0.0.1:1", "0" * 32)
@@ -48,7 +48,9 @@ def ticked(monkeypatch: pytest.MonkeyPatch) -> Counter[LogNode]:
 def many(meter: Meter) -> HostedLogs:
     initial = Configuration.abd([ME], allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
     logs = HostedLogs(
-        ME.id, "0" * 32, initial, lambda *_: None, pytest.fail, AtOnce(), NoLinks(), meter=meter
+        LogsParts(
+            ME.id, "0" * 32, initial, lambda *_: None, pytest.fail, AtOnce(), NoLinks(), meter=meter
+        )
     )
     for number in range(LOGS):
         chain = Configuration.chain([ME], allow_no_faults=True)

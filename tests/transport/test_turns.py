@@ -49,7 +49,7 @@ from ares.net.batching import (
 from ares.net.port import Sender
 from ares.replica.configuration_state import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 
 from .wires import S0, ZmqWire, get_tag, until
 
@@ -463,7 +463,7 @@ def crowded() -> Replica:
 def test_a_batch_of_requests_with_large_replies_is_answered_in_pieces(
     loop: Steps, request_: AnyMessage, kind: type
 ) -> None:
-    host = StorageServer(crowded(), loop=loop)  # type: ignore[arg-type]
+    host = StorageServer(crowded(), parts=ServerParts(loop=loop))  # type: ignore[arg-type]
 
     def handle(sender: Sender, messages: Iterable[AnyMessage]) -> Sequence[AnyMessage]:
         def slowly() -> Iterator[AnyMessage]:

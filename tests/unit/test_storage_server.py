@@ -22,8 +22,8 @@ from ares.model.messages import (
 )
 from ares.platform.metrics import ListenerTraffic
 from ares.replica.replica import Replica
-from ares.server.serving import run_server
-from ares.server.storage_server import StorageServer, memory_bytes
+from ares.server.serving import ServingParts, run_server
+from ares.server.storage_server import ServerParts, StorageServer, memory_bytes
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(3)]
@@ -59,7 +59,9 @@ async def test_what_is_no_request_to_a_storage_server_is_refused_alone():
 
 async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
     traffic = ListenerTraffic()
-    there = StorageServer(Replica("s0", MEMBERS[0].identity, INITIAL), traffic=traffic)
+    there = StorageServer(
+        Replica("s0", MEMBERS[0].identity, INITIAL), parts=ServerParts(traffic=traffic)
+    )
     carried = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
     asked = [
         GetTag(1, INITIAL.id, "k"),
@@ -82,7 +84,9 @@ async def test_vitals():
 async def test_it_serves_until_it_is_stopped():
     network, stop = InprocNetwork(), asyncio.Event()
     running = asyncio.create_task(
-        run_server("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), stop)
+        run_server(
+            ServingParts("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), stop)
+        )
     )
     heard: asyncio.Queue = asyncio.Queue()
     connections = InprocConnections(network)
@@ -105,5 +109,7 @@ async def test_an_address_that_is_taken():
     await InprocListener(network, "here").serve(lambda sender, messages: [])
     with pytest.raises(BadInput, match="another listener"):
         await run_server(
-            "s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), asyncio.Event()
+            ServingParts(
+                "s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), asyncio.Event()
+            )
         )

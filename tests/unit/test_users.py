@@ -21,7 +21,7 @@ from ares.model.messages import (
 from ares.model.tag import Tag
 from ares.replica.replica import Replica
 from ares.server import users
-from ares.server.serving import run_server
+from ares.server.serving import ServingParts, run_server
 from ares.server.users import HALF_LIFE_S, UsageCounts
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
@@ -180,12 +180,14 @@ async def test_a_server_is_told_by_its_listener_and_tells_who_asks():
     network, stop, heard, answers = InprocNetwork(), asyncio.Event(), asyncio.Queue(), {}
     running = asyncio.create_task(
         run_server(
-            "s0",
-            MEMBERS[0].identity,
-            INITIAL,
-            InprocListener(network, "here"),
-            stop,
-            sites=("nantes", "rennes"),
+            ServingParts(
+                "s0",
+                MEMBERS[0].identity,
+                INITIAL,
+                InprocListener(network, "here"),
+                stop,
+                sites=("nantes", "rennes"),
+            )
         )
     )
     await asyncio.sleep(0)

@@ -25,7 +25,7 @@ from ares.registers.repair import rebuild_element
 from ares.replica.compaction import CompactionLimits
 from ares.replica.facts import Key
 from ares.server.serving import recovered
-from ares.server.storage_server import StorageServer
+from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import SEGMENT_SUFFIX, Owner
 from ares.testing.sim.asker import Asker, Post
@@ -247,7 +247,9 @@ class JournalServer(SimServer):
         self.journal = journal
         self._promises.kept(self.replica)
         self.host = StorageServer(
-            self.replica, journal, self._tell, self._fail, loop=self._process, limits=self._limits
+            self.replica,
+            journal,
+            ServerParts(self._tell, self._fail, loop=self._process, limits=self._limits),
         )
         self.host.bring = self._bringing().answer
         return True

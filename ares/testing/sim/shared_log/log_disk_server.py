@@ -11,7 +11,7 @@ from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import CallId, DomainName, ServerId
 from ares.model.messages import AnyMessage, Describe
 from ares.net.port import Sender
-from ares.server.hosted_logs import CHAIN_REPLIES, HostedLogs
+from ares.server.hosted_logs import CHAIN_REPLIES, HostedLogs, LogsParts
 from ares.sharedlog.node import LogNode
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
@@ -88,15 +88,17 @@ class DiskLogServer(LogServer):
         self._process, self._links = SimProcess(world, self._files), SimLinks(self._post)
         plan = self._run.plan
         self._logs = HostedLogs(
-            own.id,
-            own.identity,
-            plan.first_chain,
-            self._respond,
-            self._fail,
-            self._process,
-            self._links,
-            self,
-            plan.place_bytes,
+            LogsParts(
+                own.id,
+                own.identity,
+                plan.first_chain,
+                self._respond,
+                self._fail,
+                self._process,
+                self._links,
+                self,
+                plan.place_bytes,
+            )
         )
         if world.rng.random() < CRASHES_AGAIN_SHARE:
             self._files.patience = disk_changes(world.rng)

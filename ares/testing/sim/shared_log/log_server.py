@@ -68,7 +68,8 @@ class LogServer:
 
     def _begin(self) -> None:
         server = member(self.number)
-        self.node = LogNode(server.id, server.identity, fetch_pause_s=self._run.plan.fetch_pause_s)
+        self.node = LogNode(server.id, server.identity)
+        self.node.fetcher.pause_s = self._run.plan.fetch_pause_s
         del self.disk[self._synced :]
         self.node.restore(self.disk)
 
