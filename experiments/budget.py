@@ -16,7 +16,6 @@ change both.
 
 import argparse
 import asyncio
-import os
 import random
 import time
 from collections import Counter
@@ -35,15 +34,15 @@ from ares.reconfig.view import Switches, View
 from ares.registers.operations import read, write
 from ares.registers.small_objects import small_objects
 from ares.replica.replica import Replica
+from experiments import TICKS_PER_S
 from experiments.cluster import ClusterOptions, local_cluster
 
-N, K = 5, 3
-OBJECTS = [ObjectName(f"key-{number:020d}") for number in range(1000)]
-VALUE = b"0123456789"
-AT_ONCE = 100
+BUDGET_SERVERS, BUDGET_K = 5, 3
+BUDGET_OBJECTS = [ObjectName(f"key-{number:020d}") for number in range(1000)]
+BUDGET_VALUE = b"0123456789"
+BUDGET_AT_ONCE = 100
 WAVES = 60
-SECONDS = 3.0
-TICKS = os.sysconf("SC_CLK_TCK")
+BUDGET_S = 3.0
 
 
 class Layers:
@@ -52,9 +51,9 @@ class Layers:
     def __init__(self, dap: str) -> None:
         servers = tuple(
             Server(ServerId(f"s{number}"), f"127.0.0.1:{7000 + number}", f"{number:032x}")
-            for number in range(N)
+            for number in range(BUDGET_SERVERS)
         )
-        made = Configuration.ec(servers, K) if dap == "ec" else Configuration.abd(servers)
+        made = Configuration.ec(servers, BUDGET_K) if dap == "ec" else Configuration.abd(servers)
         initial = made.at(DEFAULT_DOMAIN, 0)
         self._replicas = {
             server.id: Replica(server.id, server.identity, initial) for server in servers
@@ -88,7 +87,9 @@ class Layers:
         self._spent, self._done, self._since = Counter(), 0, time.perf_counter()
         for reads, object in operations:
             if not self._starts_small(reads, object):
-                operation = read(self._view, object) if reads else write(self._view, object, VALUE)
+                operation = (
+                    read(self._view, object) if reads else write(self._view, object, BUDGET_VALUE)
+                )
                 self._session.start(
                     operation,
                     "an operation",
@@ -108,7 +109,7 @@ class Layers:
         begun = (
             small.read(object, self._ended, 0.0, 30.0)
             if reads
-            else small.write(object, VALUE, self._ended, 0.0, 30.0)
+            else small.write(object, BUDGET_VALUE, self._ended, 0.0, 30.0)
         )
         return begun is not None
 
@@ -145,14 +146,16 @@ class Layers:
 
 def layers(dap: str) -> None:
     there, rng = Layers(dap), random.Random(1)
-    there.wave([(False, object) for object in OBJECTS])
+    there.wave([(False, object) for object in BUDGET_OBJECTS])
     for label, share in (("writes", 0.0), ("half reads", 0.5), ("reads", 1.0)):
         waves = [
-            there.wave([(rng.random() < share, rng.choice(OBJECTS)) for _ in range(AT_ONCE)])
+            there.wave(
+                [(rng.random() < share, rng.choice(BUDGET_OBJECTS)) for _ in range(BUDGET_AT_ONCE)]
+            )
             for _ in range(WAVES)
         ]
         quickest = {
-            layer: min(spent[layer] for spent in waves) / AT_ONCE * 1e6
+            layer: min(spent[layer] for spent in waves) / BUDGET_AT_ONCE * 1e6
             for layer in ("client", "codec", "servers")
         }
         parts = "   ".join(f"{layer} {cost:5.1f}" for layer, cost in quickest.items())
@@ -163,7 +166,7 @@ def layers(dap: str) -> None:
 
 def used_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 class Nobody:
@@ -189,22 +192,22 @@ class Nobody:
     def _answer(self) -> None:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
-            future.set_result(VALUE)
+            future.set_result(BUDGET_VALUE)
 
 
 async def loaded(store: ObjectStore | Nobody, at_once: int) -> tuple[int, float]:
     """Load the store, half of the operations reads; return their number and their rate a second."""
     rng, count, begin = random.Random(1), 0, time.perf_counter()
-    end = begin + SECONDS
+    end = begin + BUDGET_S
 
     async def worker() -> None:
         nonlocal count
         while time.perf_counter() < end:
-            object = rng.choice(OBJECTS)
+            object = rng.choice(BUDGET_OBJECTS)
             if rng.random() < 0.5:
                 await store.read(object)
             else:
-                await store.write(object, VALUE)
+                await store.write(object, BUDGET_VALUE)
             count += 1
 
     await asyncio.gather(*(worker() for _ in range(at_once)))
@@ -227,7 +230,7 @@ async def processes(file: Path, at_once: int) -> None:
         for path in sorted((file.parent / "run").glob("s*.pid"))
     ]
     async with connect(file) as store:
-        await asyncio.gather(*(store.write(object, VALUE) for object in OBJECTS))
+        await asyncio.gather(*(store.write(object, BUDGET_VALUE) for object in BUDGET_OBJECTS))
         own, theirs = time.process_time(), sum(map(used_s, pids))
         count, rate = await loaded(store, at_once)
         own, theirs = (
@@ -250,13 +253,16 @@ def main() -> None:
     dap = arguments.dap
     print(f"core: {compiled.CORE_NAME}")
     print(
-        f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an "
-        f"operation; servers: all {N} together"
+        f"{dap}, n={BUDGET_SERVERS}, 10-byte values, 24-byte keys; microseconds of processor for "
+        f"an operation; servers: all {BUDGET_SERVERS} together"
     )
     layers(dap)
-    run(callers(AT_ONCE))
+    run(callers(BUDGET_AT_ONCE))
     with local_cluster(
-        N, dap, K if dap == "ec" else None, options=ClusterOptions(durability=arguments.durability)
+        BUDGET_SERVERS,
+        dap,
+        BUDGET_K if dap == "ec" else None,
+        options=ClusterOptions(durability=arguments.durability),
     ) as file:
         for at_once in (1, 32, 100, 256):
             run(processes(file, at_once))

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.platform.interpreter import python
+from experiments import TICKS_PER_S
 
 
 def _cli(*arguments: str, **variables: str) -> None:
@@ -30,7 +31,7 @@ def processor_s(cluster: Path) -> float:
             if str(cluster.parent).encode() in (process / "cmdline").read_bytes():
                 fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
                 spent += int(fields[11]) + int(fields[12])
-    return spent / os.sysconf("SC_CLK_TCK")
+    return spent / TICKS_PER_S
 
 
 class ClusterOptions(Struct, frozen=True):

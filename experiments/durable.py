@@ -26,6 +26,7 @@ from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import PutData
 from ares.model.tag import Tag
+from ares.model.units import MIB
 from ares.net.transports import listener_at
 from ares.platform.interpreter import python
 from ares.platform.loop import run
@@ -38,7 +39,7 @@ from ares.store.journal.segment_journal import open_journal
 from ares.store.journal.segments import Owner
 from ares.store.port import Use
 from experiments import ENVIRONMENT
-from experiments.speed import KEYS, small
+from experiments.speed import SPEED_KEYS, small
 
 MEMBERS = [
     Server(ServerId(f"s{number}"), f"127.0.0.1:{number + 1}", f"{number:032x}")
@@ -46,9 +47,8 @@ MEMBERS = [
 ]
 INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
 OWNER = Owner(INITIAL.id, MEMBERS[0].id, MEMBERS[0].identity)
-MIB = 1024 * 1024
-AT_ONCE = 100
-ROUNDS = 3
+DURABLE_AT_ONCE = 100
+DURABLE_ROUNDS = 3
 
 
 class SlowDisk(Disk):
@@ -116,14 +116,14 @@ def cluster(servers: int, durability: str, sync_ms: float, dap: list[str]) -> It
 
 async def rate(file: Path) -> tuple[float, float, float]:
     async with connect(file) as store:
-        await asyncio.gather(*(store.write(key, b"0123456789") for key in KEYS))
-        return await small(store, AT_ONCE)
+        await asyncio.gather(*(store.write(key, b"0123456789") for key in SPEED_KEYS))
+        return await small(store, DURABLE_AT_ONCE)
 
 
 def throughput(sync_ms: float) -> None:
     for label, dap in (("ABD n=5", ["--dap", "abd"]), ("EC n=5 k=3", ["--dap", "ec", "--k", "3"])):
         rates: dict[str, list[float]] = {"memory": [], "fsync": []}
-        for _ in range(ROUNDS):
+        for _ in range(DURABLE_ROUNDS):
             for durability, found in rates.items():
                 with cluster(5, durability, sync_ms, dap) as file:
                     per_s, p50, p99 = run(rate(file))

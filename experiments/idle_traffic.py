@@ -30,8 +30,8 @@ from ares.testing import namespaces
 from experiments import ENVIRONMENT
 from experiments.sites.ares_store import at_homes
 
-SITES = ("a", "b", "c")
-SERVERS = 3
+IDLE_TRAFFIC_SITES = ("a", "b", "c")
+IDLE_TRAFFIC_SERVERS = 3
 SETTLING_S = 90.0
 """The members elect a leader and find the logs; connections of the clients that made them end."""
 
@@ -40,13 +40,13 @@ COUNTING_S = 120.0
 """Two rounds of the autopilot."""
 
 BYTES_PER_S_MAX = 1024.0
-START_S = 60.0
-STOP_S = 20.0
+IDLE_TRAFFIC_START_S = 60.0
+IDLE_TRAFFIC_STOP_S = 20.0
 
 
 def address_of(site: str) -> str:
     """The address of all processes of a site."""
-    return f"198.18.0.{1 + SITES.index(site)}"
+    return f"198.18.0.{1 + IDLE_TRAFFIC_SITES.index(site)}"
 
 
 class Network:
@@ -62,12 +62,12 @@ class Network:
     @contextmanager
     def made(self) -> Iterator["Network"]:
         """Make the namespaces, and remove them at the end."""
-        names = [f"{self._prefix}-{site}" for site in SITES]
+        names = [f"{self._prefix}-{site}" for site in IDLE_TRAFFIC_SITES]
         try:
             for name in (self._prefix, *names):
                 namespaces.add(name)
             namespaces.bridge(self._prefix, "hub")
-            for site, name in zip(SITES, names, strict=True):
+            for site, name in zip(IDLE_TRAFFIC_SITES, names, strict=True):
                 namespaces.plug(name, f"{address_of(site)}/24", self._prefix, "hub", f"to-{site}")
             yield self
         finally:
@@ -76,7 +76,7 @@ class Network:
 
     def count(self, consensus_ports: Sequence[int]) -> None:
         """Begin to count, what members of the consensus service say to each other by itself."""
-        for here, there in permutations(SITES, 2):
+        for here, there in permutations(IDLE_TRAFFIC_SITES, 2):
             rule = (*self.inside(here), "iptables", "-w", "-A", "OUTPUT", "-p", "tcp")
             for port in consensus_ports:
                 for side in ("--sport", "--dport"):
@@ -87,10 +87,10 @@ class Network:
     def counted(self) -> dict[tuple[str, str], tuple[int, int]]:
         """Return bytes that left a site for another one so far: all, and those of consensus."""
         sums = {}
-        for here in SITES:
+        for here in IDLE_TRAFFIC_SITES:
             saved = namespaces.run(*self.inside(here), "iptables-save", "-c", "-t", "filter")
             rules = re.findall(r"^\[\d+:(\d+)\] -A OUTPUT -d ([\d.]+)/32(.*)$", saved, re.M)
-            for there in SITES:
+            for there in IDLE_TRAFFIC_SITES:
                 counts = [
                     (int(count), "port" in rest)
                     for count, address, rest in rules
@@ -112,7 +112,7 @@ def running(network: Network, site: str, log: Path, *words: str) -> Iterator[Non
         ) as process,
     ):
         try:
-            until_s = time.monotonic() + START_S
+            until_s = time.monotonic() + IDLE_TRAFFIC_START_S
             while b"READY" not in log.read_bytes():
                 if process.poll() is not None or time.monotonic() > until_s:
                     raise SystemExit(f"{words} did not start: {log.read_text()[-1000:]}")
@@ -121,20 +121,23 @@ def running(network: Network, site: str, log: Path, *words: str) -> Iterator[Non
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(STOP_S)
+                process.wait(IDLE_TRAFFIC_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 
 
 def made_cluster(directory: Path, curve: bool, set_keys: Sequence[str]) -> Settings:
     """Write the cluster file of the sites. ``set_keys``: lines in place of its defaults."""
-    shape = ",".join(f"{site}:{SERVERS}" for site in SITES)
+    shape = ",".join(f"{site}:{IDLE_TRAFFIC_SERVERS}" for site in IDLE_TRAFFIC_SITES)
     words = ["init", str(directory), "--sites", shape, "--autopilot", "--durability", "memory"]
     words += ["--security", "curve" if curve else "none"]
     subprocess.run(python("-m", "ares", *words), check=True, env=ENVIRONMENT, stdout=2)
     path = directory / "cluster.toml"
-    homes = {f"s{number}": SITES[number // SERVERS] for number in range(SERVERS * len(SITES))}
-    homes |= {f"r{number}": site for number, site in enumerate(SITES)}
+    homes = {
+        f"s{number}": IDLE_TRAFFIC_SITES[number // IDLE_TRAFFIC_SERVERS]
+        for number in range(IDLE_TRAFFIC_SERVERS * len(IDLE_TRAFFIC_SITES))
+    }
+    homes |= {f"r{number}": site for number, site in enumerate(IDLE_TRAFFIC_SITES)}
     text = at_homes(path.read_text(), {id: address_of(site) for id, site in homes.items()})
     for line in set_keys:
         key, _, value = line.partition("=")
@@ -153,7 +156,7 @@ def measure(
     ``away``: another site than that of `default` has the leader, whose members start first.
     """
     directory, file = settings.path.parent, str(settings.path)
-    at = {address_of(site): site for site in SITES}
+    at = {address_of(site): site for site in IDLE_TRAFFIC_SITES}
     members = sorted(settings.members.items(), reverse=away)
     kinds = {"server": list(settings.servers.items()), "consensus": members}
     with ExitStack() as stack:
@@ -163,7 +166,7 @@ def measure(
                     time.sleep(ELECTING_S)
                 site, log = at[split_address(own.address)[0]], directory / f"{id}.log"
                 stack.enter_context(running(network, site, log, kind, file, "--id", id))
-        for site in SITES:
+        for site in IDLE_TRAFFIC_SITES:
             servers = [id for id, own in settings.servers.items() if own.site == site]
             for words in (
                 ("domain", "create", f"objects-{site}", "--site", site),
@@ -177,17 +180,22 @@ def measure(
         time.sleep(seconds)
         after, passed_s = network.counted(), time.monotonic() - began_s
         words = ("status", "--json", "-c", file)
-        command = [*network.inside(SITES[0]), *python("-m", "ares", *words)]
+        command = [*network.inside(IDLE_TRAFFIC_SITES[0]), *python("-m", "ares", *words)]
         told = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
         leader = re.search(r'"leader": ?"(\w*)"', told.stdout)
-    print(f"leader: {leader[1] if leader else 'unknown'}; `default` lives at {SITES[0]}")
+    print(
+        f"leader: {leader[1] if leader else 'unknown'}; `default` lives at {IDLE_TRAFFIC_SITES[0]}"
+    )
     pairs = {}
     for one, other in ((0, 1), (0, 2), (1, 2)):
-        ways = [(SITES[one], SITES[other]), (SITES[other], SITES[one])]
+        ways = [
+            (IDLE_TRAFFIC_SITES[one], IDLE_TRAFFIC_SITES[other]),
+            (IDLE_TRAFFIC_SITES[other], IDLE_TRAFFIC_SITES[one]),
+        ]
         whole, raft = (sum(after[way][of] - before[way][of] for way in ways) for of in (0, 1))
         pairs[ways[0]] = whole / passed_s
         what = f"{whole / passed_s:8.0f} B/s, {raft / passed_s:.0f} of them between members"
-        print(f"{SITES[one]} and {SITES[other]}: {what}", flush=True)
+        print(f"{IDLE_TRAFFIC_SITES[one]} and {IDLE_TRAFFIC_SITES[other]}: {what}", flush=True)
     return pairs
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from ares.platform.interpreter import python
 
-FILES = 20
-BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+IMPORT_FILES = 20
+IMPORT_BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-SERVERS = ["s0", "s1", "s2", "s3"]
+IMPORT_SERVERS = ["s0", "s1", "s2", "s3"]
 ALIKE = {
     "levelname": "INFO", "name": "ares.operations", "status": "SUCCESS", "outcome": "ok",
     "objectID": "key", "domain": "default", "file_size": 2**20,
@@ -28,8 +28,8 @@ ALIKE = {
     "phase2_latency": 0.004, "dap_protocols": {"EC": 1},
     "params": {"dap_protocol": "EC", "m": 2}, "servers_no": 5, "confs_no": 1, "configurations": [0],
     "rounds": 2,
-    "quorum_phase1": 3, "quorum_phase1_servers": SERVERS, "quorum_phase2": 3,
-    "quorum_phase2_servers": SERVERS,
+    "quorum_phase1": 3, "quorum_phase1_servers": IMPORT_SERVERS, "quorum_phase2": 3,
+    "quorum_phase2_servers": IMPORT_SERVERS,
 }  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def lines(client: str, count: int) -> Iterator[str]:
         op, latency_s, ended = (
             ("write", "read")[number % 2],
             0.01 + number % 97 / 1000,
-            BEGAN + timedelta(seconds=number),
+            IMPORT_BEGAN + timedelta(seconds=number),
         )
         who = {
             "message": f"{op.upper()}-COMPLETE-DSMM",
@@ -61,9 +61,9 @@ def lines(client: str, count: int) -> Iterator[str]:
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
     with tempfile.TemporaryDirectory(prefix="ares-import-") as made:
-        for number in range(FILES):
+        for number in range(IMPORT_FILES):
             with Path(made, f"client-{number}.log").open("w", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in lines(f"w{number}", count // FILES))
+                file.writelines(f"{line}\n" for line in lines(f"w{number}", count // IMPORT_FILES))
         begin = time.perf_counter()
         subprocess.run(
             python("-m", "ares", "results", "import", made, "--into", f"{made}/results.db"),

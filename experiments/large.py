@@ -13,18 +13,18 @@ import argparse
 import re
 
 from ares.fragment.divide import Sizes
+from ares.model.units import MIB
 from ares.platform.loop import run
 from experiments.cluster import local_cluster
 from experiments.measuring import Table
 from experiments.memory import affordable, memory
 from experiments.six import six_algorithms
-from experiments.switches import BLOCKS, SMALL, batching, rereads
+from experiments.switches import BLOCKS, SMALL_SIZES, batching, rereads
 from experiments.transfer import transfers
 
-MIB = 1024 * 1024
 UNITS = {"": 1, "K": 1024, "M": MIB, "G": 1024 * MIB}
 SHAPES = ((5, 3), (11, 6))
-SECTIONS = ("transfer", "rereads", "batching", "six", "memory")
+LARGE_SECTIONS = ("transfer", "rereads", "batching", "six", "memory")
 
 
 def parsed_size(text: str) -> int:
@@ -56,14 +56,14 @@ def arguments() -> argparse.Namespace:
         help="each way, on the slower links (default 1: a round trip takes 2 more)",
     )
     parser.add_argument(
-        "--only", choices=SECTIONS, action="append", help="this section; may be given again"
+        "--only", choices=LARGE_SECTIONS, action="append", help="this section; may be given again"
     )
     return parser.parse_args()
 
 
 def main() -> None:
     given = arguments()
-    quick, wanted, table = given.quick, given.only or SECTIONS, Table()
+    quick, wanted, table = given.quick, given.only or LARGE_SECTIONS, Table()
     size = given.size or (32 if quick else 256) * MIB
     rounds = given.rounds or (3 if quick else 5)
     delay_s = given.delay_ms / 1000
@@ -81,7 +81,7 @@ def main() -> None:
         with local_cluster(5, "ec", 3, consensus=1) as cluster:
             run(rereads(table, cluster, delay_s, 3 * rounds))
     if "batching" in wanted:
-        for sizes, label in ((SMALL, "4 to 8 KiB"), (Sizes(), "the default sizes")):
+        for sizes, label in ((SMALL_SIZES, "4 to 8 KiB"), (Sizes(), "the default sizes")):
             for delay, where in ((0.0, "this machine's own links"), (delay_s, links)):
                 table.section(
                     f"Reconfiguring a file of {BLOCKS} blocks of {label}, EC n=5 k=3, {where}"
@@ -93,7 +93,7 @@ def main() -> None:
                             cluster,
                             sizes,
                             delay,
-                            rounds if sizes == SMALL else min(rounds, 3),
+                            rounds if sizes == SMALL_SIZES else min(rounds, 3),
                         )
                     )
     if "six" in wanted:

@@ -24,27 +24,28 @@ from ares.cluster.settings import Settings
 from ares.model.codec import encode
 from ares.model.identity import CallId, ObjectName
 from ares.model.messages import GetData
+from ares.model.units import MIB
 from ares.platform.loop import run
 from ares.testing.fuzz.fuzz_attacks import FUZZ_READY, framed, greeting
 from ares.testing.torture.cluster import TortureCluster
+from experiments import TICKS_PER_S
 
-MIB = 1024 * 1024
 GIB = 1024 * MIB
-IDLE = 10_000
+IDLE_CONNECTIONS = 10_000
 SLOW = 1_000
 ASKED = 20
 AT_A_TIME = 128
-VALUE_BYTES = 8_000
+LIMITS_VALUE_BYTES = 8_000
 """Size of a value. Each slow client asks for 20 MiB: 20 times for 128 values.
 
 Each value is too small to be sent from its place of storage.
 """
 
-AT_ONCE = 200
+LIMITS_AT_ONCE = 200
 HELD_S = 8.0
 """Seconds that clients stay: longer than a handshake may take."""
 
-READS = 50
+LIMITS_READS = 50
 _OPENING = greeting() + FUZZ_READY
 
 
@@ -81,7 +82,7 @@ class Server:
         fields = (
             Path(f"/proc/{self._pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         )
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def _limited(directory: Path, limits: str) -> Settings:
@@ -104,7 +105,7 @@ async def serving(limits: str) -> AsyncIterator[tuple[Server, Manager]]:
         try:
             await cluster.start()
             async with connect(settings) as store:
-                await store.write("value", os.urandom(VALUE_BYTES))
+                await store.write("value", os.urandom(LIMITS_VALUE_BYTES))
                 await store.write("small", b"0123456789")
                 yield Server(settings, cluster.pid(next(iter(settings.servers)))), store
         finally:
@@ -131,15 +132,15 @@ async def clients(server: Server, many: int, said: bytes) -> list[socket.socket]
         return client
 
     made: list[socket.socket] = []
-    for begun in range(0, many, AT_ONCE):
-        made += await asyncio.gather(*(one() for _ in range(min(AT_ONCE, many - begun))))
+    for begun in range(0, many, LIMITS_AT_ONCE):
+        made += await asyncio.gather(*(one() for _ in range(min(LIMITS_AT_ONCE, many - begun))))
     return made
 
 
 async def read_ms(store: Manager) -> float:
     """Return the median time of an honest client's read."""
     taken = []
-    for _ in range(READS):
+    for _ in range(LIMITS_READS):
         begin_s = time.perf_counter()
         await store.read("small")
         taken.append(1e3 * (time.perf_counter() - begin_s))
@@ -180,8 +181,15 @@ async def visit(label: str, limits: str, many: int, asked: int) -> None:
 
 
 async def measure() -> None:
-    await visit(f"{IDLE} connections, all allowed", f"connections = {IDLE + 1000}", IDLE, 0)
-    await visit(f"{IDLE} connections, 4000 allowed", "connections = 4000", IDLE, 0)
+    await visit(
+        f"{IDLE_CONNECTIONS} connections, all allowed",
+        f"connections = {IDLE_CONNECTIONS + 1000}",
+        IDLE_CONNECTIONS,
+        0,
+    )
+    await visit(
+        f"{IDLE_CONNECTIONS} connections, 4000 allowed", "connections = 4000", IDLE_CONNECTIONS, 0
+    )
     await visit(f"{SLOW} that do not read, 512 MiB", f"unread_bytes = {512 * MIB}", SLOW, ASKED)
     await visit(f"{SLOW} that do not read, 4 GiB", f"unread_bytes = {4 * GIB}", SLOW, ASKED)
 

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ares.client.connect import connect
+from ares.model.units import MIB
 from ares.platform.interpreter import python
 from ares.platform.loop import run
 from experiments import ENVIRONMENT
 from experiments.measuring import Goal, Table, timed
 
-MIB = 1024 * 1024
 GRAIN_BYTES = 64 * 1024
 """Random bytes in every MiB; the rest is a hole.
 

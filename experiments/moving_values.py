@@ -22,14 +22,14 @@ from pathlib import Path
 from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.model.configuration import Configuration
+from ares.model.units import MIB
 from ares.reconfig.mover import Transfer
 from experiments.cluster import local_cluster, processor_s
 from experiments.measuring import Table, ratios
 
-MIB = 1024 * 1024
-SERVERS = [f"s{number}" for number in range(5)]
-ABD, EC = Configuration.abd(SERVERS), Configuration.ec(SERVERS, k=3)
-MOVES = {"ABD to EC": EC, "EC to the same EC": EC, "EC to ABD": ABD, "ABD to ABD": ABD}
+MOVING_VALUE_SERVERS = [f"s{number}" for number in range(5)]
+ABD, EC = Configuration.abd(MOVING_VALUE_SERVERS), Configuration.ec(MOVING_VALUE_SERVERS, k=3)
+VALUE_MOVES = {"ABD to EC": EC, "EC to the same EC": EC, "EC to ABD": ABD, "ABD to ABD": ABD}
 WAYS: tuple[Transfer, Transfer] = ("servers", "client")
 WHAT = (
     "seconds",
@@ -37,7 +37,7 @@ WHAT = (
     "processor time of the mover",
     "processor time of the servers",
 )
-_COUNTED, _COUNTED_AT = struct.Struct("=QQ"), 120
+_TCP_INFO_COUNTERS, _TCP_INFO_COUNTERS_AT = struct.Struct("=QQ"), 120
 """Two counters in struct tcp_info of linux/tcp.h.
 
 The first counts bytes acknowledged by the other side, the second bytes received.
@@ -52,9 +52,11 @@ def _passed_bytes() -> int:
             if os.readlink(descriptor).startswith("socket:"):
                 with socket.socket(fileno=os.dup(int(descriptor.name))) as one:
                     told = one.getsockopt(
-                        socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTED_AT + _COUNTED.size
+                        socket.IPPROTO_TCP,
+                        socket.TCP_INFO,
+                        _TCP_INFO_COUNTERS_AT + _TCP_INFO_COUNTERS.size,
                     )
-                passed += sum(_COUNTED.unpack_from(told, _COUNTED_AT))
+                passed += sum(_TCP_INFO_COUNTERS.unpack_from(told, _TCP_INFO_COUNTERS_AT))
     return passed
 
 
@@ -75,12 +77,12 @@ async def measure(table: Table, cluster: Path, rounds: int, objects: int, size: 
             await store.write(f"value {number}", os.urandom(size))
         for number in range(rounds + 1):
             for way, (name, target) in itertools.product(
-                WAYS if number % 2 else WAYS[::-1], MOVES.items()
+                WAYS if number % 2 else WAYS[::-1], VALUE_MOVES.items()
             ):
                 figures = await _move(store, cluster, target, way)
                 if number:  # the first warms up
                     measured[name, way].append(figures)
-    for name in MOVES:
+    for name in VALUE_MOVES:
         table.section(
             f"{name}, {objects} values of {size / MIB:g} MiB, five servers: from server to "
             "server : through the mover"

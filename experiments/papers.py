@@ -20,7 +20,7 @@ from experiments.rounds.scenario import OF_ARES, SCALES, scenarios
 TESTBEDS = ("local", "processes", "fed4fire", "emulab", "aws")
 INSTALLED = ("fed4fire", "aws", "emulab", "local")
 PLAYBOOK = Path(__file__).parents[1] / "playbooks" / "install.yml"
-FAMILIES = ("ARES", "ABD", "Cassandra", "Redis", "RedisW", "etcd")
+PAPER_FAMILIES = ("ARES", "ABD", "Cassandra", "Redis", "RedisW", "etcd")
 
 
 def parser(scenario: str) -> argparse.ArgumentParser:
@@ -41,7 +41,7 @@ def parser(scenario: str) -> argparse.ArgumentParser:
         help="of the experiment: results go to results/NAME (default: results/experiments)",
     )
     made.add_argument(
-        "-protocol", choices=FAMILIES, help="the store (default: all that the scenario has)"
+        "-protocol", choices=PAPER_FAMILIES, help="the store (default: all that the scenario has)"
     )
     made.add_argument(
         "-dap_protocol",

@@ -22,19 +22,19 @@ from msgspec import Struct
 
 from ares.client.connect import connect
 from ares.client.manager import Manager
+from ares.model.units import MIB
 from ares.platform.loop import run
 from experiments.cluster import ClusterOptions, local_cluster, processor_s
 from experiments.measuring import Goal, Table, ratios, timed, warm_memory
-from experiments.speed import KEYS, SECONDS, small
+from experiments.speed import SPEED_KEYS, SPEED_S, small
 
 CONNECTIONS = 10
-LARGE_MIB = (1, 8, 64)
+SECURE_LARGE_MIB = (1, 8, 64)
 REPEATS = 4
-MIB = 1024 * 1024
 COST_MAX = Goal(0.7, at_most=False)
 """Keys may cost 30 % of the throughput of small values."""
 
-PLAIN, SECURE, LIBZMQ = "without keys", "with keys", "with keys, libzmq"
+WITHOUT_KEYS, WITH_KEYS, LIBZMQ = "without keys", "with keys", "with keys, libzmq"
 
 
 class Side(Struct, frozen=True):
@@ -58,8 +58,10 @@ def compare(
 ) -> None:
     for name, series in values.items():
         table.line(f"{what}: {name}", series, unit)
-    table.line(f"{what}: with keys / without", ratios(values[SECURE], values[PLAIN]), "x", goal)
-    table.line(f"{what}: with keys, ours / libzmq", ratios(values[SECURE], values[LIBZMQ]), "x")
+    table.line(
+        f"{what}: with keys / without", ratios(values[WITH_KEYS], values[WITHOUT_KEYS]), "x", goal
+    )
+    table.line(f"{what}: with keys, ours / libzmq", ratios(values[WITH_KEYS], values[LIBZMQ]), "x")
 
 
 async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> None:
@@ -68,7 +70,7 @@ async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> Non
         "operation"
     )
     for side in sides.values():
-        await asyncio.gather(*(side.store.write(key, b"0123456789") for key in KEYS))
+        await asyncio.gather(*(side.store.write(key, b"0123456789") for key in SPEED_KEYS))
     for concurrency, goal in ((1, None), (32, COST_MAX), (100, COST_MAX)):
         rates: dict[str, list[float]] = {name: [] for name in sides}
         spent_us: dict[str, list[float]] = {name: [] for name in sides}
@@ -77,7 +79,7 @@ async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> Non
                 spent_s = side.spent_s()
                 rate, _, _ = await small(side.store, concurrency)
                 rates[name].append(rate)
-                spent_us[name].append((side.spent_s() - spent_s) / (rate * SECONDS) * 1e6)
+                spent_us[name].append((side.spent_s() - spent_s) / (rate * SPEED_S) * 1e6)
         compare(table, f"{concurrency:3} at once", rates, "op/s", goal)
         compare(table, f"{concurrency:3} at once, processor", spent_us, "us")
 
@@ -87,7 +89,7 @@ async def large_values(table: Table, sides: dict[str, Side], rounds: int) -> Non
         "large values, n=5, one at a time: throughput, and processor time for a MiB of the value"
     )
     warm_memory(2048 * MIB)
-    for mib in LARGE_MIB:
+    for mib in SECURE_LARGE_MIB:
         value = os.urandom(mib * MIB)
         for what in ("write", "read"):
             rates: dict[str, list[float]] = {name: [] for name in sides}
@@ -116,7 +118,7 @@ async def connecting(table: Table, sides: dict[str, Side]) -> None:
         for _ in range(CONNECTIONS):
             begin = time.perf_counter()
             async with connect(side.file) as store:
-                await store.read(KEYS[0])
+                await store.read(SPEED_KEYS[0])
                 taken.append((time.perf_counter() - begin) * 1e3)
         table.line(name, taken, "ms")
 
@@ -151,7 +153,7 @@ def main() -> None:
             5, "abd", options=ClusterOptions(security="curve", transport="libzmq")
         ) as with_libzmq,
     ):
-        run(measure({PLAIN: without, SECURE: with_keys, LIBZMQ: with_libzmq}, wanted))
+        run(measure({WITHOUT_KEYS: without, WITH_KEYS: with_keys, LIBZMQ: with_libzmq}, wanted))
 
 
 if __name__ == "__main__":

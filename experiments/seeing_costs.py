@@ -33,9 +33,9 @@ from ares.tracing.tree import read_spans
 from experiments.cluster import ClusterOptions, local_cluster, processor_s
 from experiments.measuring import Goal, Table
 
-SERVERS = 5
-VALUE = b"0123456789"
-KEYS = 64
+SEEN_SERVERS = 5
+SEEN_VALUE = b"0123456789"
+SEEN_KEYS = 64
 
 GOALS = {"off again": None, "1 % traced": Goal(5.0), "all traced": Goal(35.0), "all logged": None}
 
@@ -83,9 +83,9 @@ class Variant:
         async def work(number: int) -> None:
             nonlocal count
             while time.perf_counter() < begin + window_s:
-                await store.write(f"k{number % KEYS}", VALUE)
+                await store.write(f"k{number % SEEN_KEYS}", SEEN_VALUE)
                 await asyncio.sleep(pause_s)
-                await store.read(f"k{number % KEYS}")
+                await store.read(f"k{number % SEEN_KEYS}")
                 await asyncio.sleep(pause_s)
                 count += 2
 
@@ -165,7 +165,7 @@ async def measure(
         await variants["all traced"].window(stores["all traced"], at_once, window_s, pause_s)
         traces, whole = variants["all traced"].whole()
     table.section(
-        f"{SERVERS} servers in memory, ABD, {len(VALUE)} bytes, {at_once} at once"
+        f"{SEEN_SERVERS} servers in memory, ABD, {len(SEEN_VALUE)} bytes, {at_once} at once"
         + (f", {1 / pause_s:g} a second" if pause_s else "")
     )
     off = taken["off"]
@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, nargs="*", default=[200.0], metavar="PER_S")
     given = parser.parse_args()
     table = Table()
-    with local_cluster(SERVERS, "abd", options=ClusterOptions(traced=True)) as file:
+    with local_cluster(SEEN_SERVERS, "abd", options=ClusterOptions(traced=True)) as file:
         for at_once in given.at_once:
             asyncio.run(measure(table, file, at_once, given.rounds, given.window))
         for rate in given.rate:

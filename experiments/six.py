@@ -6,11 +6,10 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.model.configuration import Algorithm, Configuration
+from ares.model.units import MIB
 from experiments.algorithms import open_register
 from experiments.measuring import Table, timed
 from experiments.paper_algorithms import ALGORITHMS, PaperAlgorithm
-
-MIB = 1024 * 1024
 
 
 async def six_algorithms(table: Table, cluster: Path, size: int, k: int, rounds: int) -> None:

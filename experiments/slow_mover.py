@@ -3,12 +3,12 @@
     sudo .venv/bin/python -m experiments.slow_mover                # about a minute, Linux
     sudo .venv/bin/python -m experiments.slow_mover --transport zmq --cut 0 --json
 
-Two network namespaces are joined by a link of RATE_MBIT each way, whose queues hold QUEUE_S of
-bytes. Six servers, which keep everything in memory, and a client near them are on one side. The
-mover is on the other side: it moves a domain of large objects from three servers to the other
-three, and reads and writes a small object at the same time. The link is cut for some seconds while
-the domain moves. The result has the longest read and write of each client and the duration of the
-move, all in seconds; a move cannot be faster than its bytes.
+Two network namespaces are joined by a link of RATE_MBIT each way, whose queues hold
+SLOW_MOVER_QUEUE_S of bytes. Six servers, which keep everything in memory, and a client near them
+are on one side. The mover is on the other side: it moves a domain of large objects from three
+servers to the other three, and reads and writes a small object at the same time. The link is cut
+for some seconds while the domain moves. The result has the longest read and write of each client
+and the duration of the move, all in seconds; a move cannot be faster than its bytes.
 """
 
 import argparse
@@ -38,15 +38,15 @@ from ares.testing.namespaces import run as call
 from experiments import ENVIRONMENT
 
 RATE_MBIT = 16
-QUEUE_S = 0.5
-OBJECTS, OBJECT_BYTES = 24, 256 * 1024
+SLOW_MOVER_QUEUE_S = 0.5
+SLOW_MOVER_OBJECTS, OBJECT_BYTES = 24, 256 * 1024
 CUT_AFTER_S = 3.0
-PAUSE_S = 0.02
-TIMEOUT_S = 300.0
+SLOW_MOVER_PAUSE_S = 0.02
+SLOW_MOVER_TIMEOUT_S = 300.0
 BOOK = [
     Server(f"s{number}", f"10.213.0.1:{7400 + number}", f"{number:032x}") for number in range(6)
 ]
-TOOLS = {"ip": "iproute2", "tc": "iproute2"}
+SLOW_MOVER_TOOLS = {"ip": "iproute2", "tc": "iproute2"}
 
 
 def first_configuration() -> Configuration:
@@ -70,7 +70,7 @@ def connect(transport: str, number: int) -> Manager:
             known,
             ClientId(number),
             Switches(),
-            TIMEOUT_S,
+            SLOW_MOVER_TIMEOUT_S,
         )
     )
 
@@ -105,13 +105,13 @@ async def use(store: Manager, key: str, ended: asyncio.Event, longest: dict[str,
         await store.read(key)
         writes, reads = max(writes, wrote - began), max(reads, time.monotonic() - wrote)
         longest |= {"write_s": round(writes, 2), "read_s": round(reads, 2)}
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(SLOW_MOVER_PAUSE_S)
 
 
 async def near(transport: str) -> None:
     """Fill the domain, say so, and use it until the standard input ends."""
     store, ended, longest = connect(transport, 1), asyncio.Event(), dict[str, float]()
-    for number in range(OBJECTS):
+    for number in range(SLOW_MOVER_OBJECTS):
         await store.write(f"large{number}", os.urandom(OBJECT_BYTES))
     print("filled", flush=True)
     using = asyncio.create_task(use(store, "near", ended, longest))
@@ -129,7 +129,7 @@ async def move(transport: str) -> None:
     await asyncio.sleep(1.0)
     began = time.monotonic()
     print("moving", flush=True)
-    await store.reconfigure(Configuration.abd(BOOK[3:]), timeout_s=TIMEOUT_S)
+    await store.reconfigure(Configuration.abd(BOOK[3:]), timeout_s=SLOW_MOVER_TIMEOUT_S)
     longest["move_s"] = round(time.monotonic() - began, 1)
     ended.set()
     await using
@@ -137,7 +137,7 @@ async def move(transport: str) -> None:
     await store.close()
 
 
-ROLES = {"serve": serve, "near": near, "move": move}
+SLOW_MOVER_PROCESSES = {"serve": serve, "near": near, "move": move}
 
 
 @contextlib.contextmanager
@@ -159,7 +159,14 @@ def slow_link(rate_mbit: float) -> Iterator[tuple[str, str]]:
             for name in ("lo", "eth0"):
                 call("ip", "-n", namespace, "link", "set", name, "up")
             device = ("tc", "qdisc", "add", "dev", "eth0", "root", "tbf")
-            shape = ("rate", f"{rate_mbit}mbit", "burst", "64kb", "latency", f"{QUEUE_S}s")
+            shape = (
+                "rate",
+                f"{rate_mbit}mbit",
+                "burst",
+                "64kb",
+                "latency",
+                f"{SLOW_MOVER_QUEUE_S}s",
+            )
             call(*inside(namespace), *device, *shape)
         yield here, there
     finally:
@@ -218,17 +225,17 @@ def main() -> None:
     parser.add_argument("--rate-mbit", type=float, default=RATE_MBIT)
     parser.add_argument("--cut", type=float, default=5.0, help="seconds without the link")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--role", choices=ROLES, help=argparse.SUPPRESS)
+    parser.add_argument("--role", choices=SLOW_MOVER_PROCESSES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.role is not None:
-        run(ROLES[options.role](options.transport))
+        run(SLOW_MOVER_PROCESSES[options.role](options.transport))
     else:
         report(options)
 
 
 def report(options: argparse.Namespace) -> None:
     """Measure, and print what was found. Raises SystemExit where there can be no slow link."""
-    if (why := obstacle(TOOLS)) is not None:
+    if (why := obstacle(SLOW_MOVER_TOOLS)) is not None:
         raise SystemExit(why)
     try:
         found = measure(options.transport, options.rate_mbit, options.cut)

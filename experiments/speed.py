@@ -18,13 +18,13 @@ from pathlib import Path
 from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.dap.coding import coding_for
+from ares.model.units import MIB
 from ares.platform.loop import run
 from experiments.cluster import local_cluster
 from experiments.raw_zmq import raw_peers
 
-SECONDS = 3.0
-KEYS = [f"key-{number:020d}" for number in range(1000)]
-MIB = 1024 * 1024
+SPEED_S = 3.0
+SPEED_KEYS = [f"key-{number:020d}" for number in range(1000)]
 BYTES_PER_SIZE = 384 * MIB
 
 
@@ -38,7 +38,7 @@ async def small(store: Manager, concurrency: int) -> tuple[float, float, float]:
 
     async def worker(end: float) -> None:
         while (begin := time.perf_counter()) < end:
-            key = rng.choice(KEYS)
+            key = rng.choice(SPEED_KEYS)
             if rng.random() < 0.5:
                 assert len(await store.read(key)) == 10
             else:
@@ -46,7 +46,7 @@ async def small(store: Manager, concurrency: int) -> tuple[float, float, float]:
             latencies.append(time.perf_counter() - begin)
 
     begin = time.perf_counter()
-    await asyncio.gather(*(worker(begin + SECONDS) for _ in range(concurrency)))
+    await asyncio.gather(*(worker(begin + SPEED_S) for _ in range(concurrency)))
     rate = len(latencies) / (time.perf_counter() - begin)
     cuts = statistics.quantiles(latencies, n=100)
     return rate, cuts[49] * 1e3, cuts[98] * 1e3
@@ -54,7 +54,7 @@ async def small(store: Manager, concurrency: int) -> tuple[float, float, float]:
 
 async def small_table(dap: str, n: int, file: Path) -> None:
     async with connect(file) as store:
-        await asyncio.gather(*(store.write(key, b"0123456789") for key in KEYS))
+        await asyncio.gather(*(store.write(key, b"0123456789") for key in SPEED_KEYS))
         for concurrency in (1, 32, 256):
             rate, p50, p99 = await small(store, concurrency)
             print(

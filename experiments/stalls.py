@@ -7,11 +7,11 @@ Each kind of attack runs from a single process and from ten. A cluster with a si
 single consensus member is started for each durability. Attackers are separate processes. They write
 frames of ZMTP to plain sockets as fast as TCP takes them, and read every reply; for `http-slow`
 they hold connections to the pages with requests that do not end. During the attack an honest client
-writes and reads a small object, asks a member for a hint, or probes /health, every PAUSE_S. The
-table has the longest time that a request of that client waited, and the most processor time that
-the process under attack used while a request waited; other work on the machine does not lengthen
-the latter. The remaining columns are the processor time and the largest memory of that process, and
-its processor time after the attackers were gone.
+writes and reads a small object, asks a member for a hint, or probes /health, every STALL_PAUSE_S.
+The table has the longest time that a request of that client waited, and the most processor time
+that the process under attack used while a request waited; other work on the machine does not
+lengthen the latter. The remaining columns are the processor time and the largest memory of that
+process, and its processor time after the attackers were gone.
 """
 
 import argparse
@@ -65,24 +65,24 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import Tag
+from ares.model.units import MIB
 from ares.platform.interpreter import python
 from ares.testing.fuzz.fuzz_attacks import FUZZ_READY, framed, greeting
 from ares.testing.torture.cluster import TortureCluster, die_with_parent
 
-MIB = 1024 * 1024
-PAUSE_S = 0.005
+STALL_PAUSE_S = 0.005
 _SCHEDULED = 2
 """CPUCLOCK_SCHED of Linux: with a process number, gives the clock of the process."""
 
 AFTER_S = 1.0
 """Seconds that the honest client continues after the attackers are gone."""
 
-OBJECTS = 1_500
+STALL_OBJECTS = 1_500
 NAME_BYTES = 1_000
-LARGE = 60
+LARGE_APPENDS = 60
 """Number of 1 MiB entries in the log for reads."""
 
-SMALL = 40
+SMALL_APPENDS = 40
 """Number of appends of 4,096 empty entries in the log of small entries."""
 
 HTTP = "http"
@@ -177,7 +177,9 @@ def _proposals(target: Target) -> Frames:
 
 def _looks_at_rows(target: Target) -> Frames:
     following = target.log.at(target.log.domain, 1, target.configuration.cluster_id)
-    successor = Successor(msgspec.structs.replace(following, start=SMALL * 4096), Status.PENDING)
+    successor = Successor(
+        msgspec.structs.replace(following, start=SMALL_APPENDS * 4096), Status.PENDING
+    )
     return again([LookRow(CallId(1), target.small, ClientId(1), 0, successor)] * 4096)
 
 
@@ -211,7 +213,12 @@ ATTACKS: dict[str, Callable[[Target], Frames]] = {
     "append-empty": _appends,
     "append-small": _small_appends,
     "read-each": lambda target: again(
-        [ReadEach(CallId(1), target.small, tuple(range(0, SMALL * 4096, SMALL * 64)))] * 4096
+        [
+            ReadEach(
+                CallId(1), target.small, tuple(range(0, SMALL_APPENDS * 4096, SMALL_APPENDS * 64))
+            )
+        ]
+        * 4096
     ),
     "look": lambda target: again([Look(CallId(1), target.small)] * 4096),
     "look-row": _looks_at_rows,
@@ -369,7 +376,7 @@ class Waits(threading.Thread):
         self._ask = ask
 
     def run(self) -> None:
-        while not self.ended.wait(PAUSE_S):
+        while not self.ended.wait(STALL_PAUSE_S):
             begin_s, busy_s = time.perf_counter(), self._process.processor_s()
             try:
                 self._ask()
@@ -413,16 +420,16 @@ class Scene:
         """Store the objects and logs that requests ask for."""
         raw = Raw(self._server.address)
         id = self.configuration.id
-        for first in range(0, OBJECTS, 100):
+        for first in range(0, STALL_OBJECTS, 100):
             names = [f"{n:06}".ljust(NAME_BYTES, "n") for n in range(first, first + 100)]
             raw.ask(*[_put(id, ObjectName(name), 1, b"x") for name in names])
         raw.ask(_put(id, ObjectName("8 KB"), 1, bytes(8_000)))
         raw.ask(_put(id, ObjectName("16 MiB"), 1, *[bytes(MIB)] * 16))
         raw.ask(_put(id, ObjectName("small"), 1, b"0123456789"))
         self.large, self.small = (self.log(raw, name) for name in ("large", "small"))
-        for number in range(1, LARGE + 1):
+        for number in range(1, LARGE_APPENDS + 1):
             raw.ask(_append(self.large.id, 1, number, (bytes(MIB),)))
-        for number in range(1, SMALL + 1):
+        for number in range(1, SMALL_APPENDS + 1):
             raw.ask(_append(self.small.id, 1, number, (b"",) * 4096))
 
     def log(self, raw: Raw, name: str) -> Configuration:

@@ -22,16 +22,17 @@ from typing import Protocol
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from ares.model.units import MIB
+
 try:
     import lmdb
 except ImportError:
     lmdb = None
 
-MIB = 1024 * 1024
-SMALL_BYTES = 100
-SECONDS = 0.5
-LARGE_MIB = 64
-ROUNDS = 7
+STORE_SMALL_BYTES = 100
+STORE_S = 0.5
+STORE_LARGE_MIB = 64
+STORE_ROUNDS = 7
 RESTART_MIB = 1024
 ALLOCATED_BYTES = 32 * MIB
 RESTART_SMALL = 1_000_000
@@ -170,7 +171,7 @@ class Sqlite:
         self._database.close()
 
 
-STORES: dict[str, Callable[[Path], Store]] = {
+LOCAL_STORES: dict[str, Callable[[Path], Store]] = {
     "raw": Raw,
     "log": Log,
     "SQLite WAL, FULL": Sqlite,
@@ -228,9 +229,9 @@ def rates(base: Path, group: int, size: int, total: float) -> dict[str, list[flo
 
     The stores take turns because a disk's speed varies with time.
     """
-    found: dict[str, list[float]] = {name: [] for name in STORES}
-    for _ in range(ROUNDS):
-        for name, make in STORES.items():
+    found: dict[str, list[float]] = {name: [] for name in LOCAL_STORES}
+    for _ in range(STORE_ROUNDS):
+        for name, make in LOCAL_STORES.items():
             where = Path(tempfile.mkdtemp(prefix="ares-store-", dir=base))
             store = make(where)
             found[name].append(rate(store, group, size, total))
@@ -241,14 +242,14 @@ def rates(base: Path, group: int, size: int, total: float) -> dict[str, list[flo
 
 def write_table(base: Path) -> None:
     print(
-        f"values a second, median of {ROUNDS} rounds (slowest to fastest), and the median of "
+        f"values a second, median of {STORE_ROUNDS} rounds (slowest to fastest), and the median of "
         "each round's ratio to the log"
     )
     for group, size, total in (
-        (1, SMALL_BYTES, SECONDS),
-        (32, SMALL_BYTES, SECONDS),
-        (256, SMALL_BYTES, SECONDS),
-        (1, MIB, LARGE_MIB),
+        (1, STORE_SMALL_BYTES, STORE_S),
+        (32, STORE_SMALL_BYTES, STORE_S),
+        (256, STORE_SMALL_BYTES, STORE_S),
+        (1, MIB, STORE_LARGE_MIB),
     ):
         found = rates(base, group, size, total)
         for name, per_s in found.items():
@@ -265,8 +266,8 @@ def write_table(base: Path) -> None:
 
 def restart_table(base: Path) -> None:
     print("restart, nothing cached where this runs as root")
-    for count, size in ((RESTART_MIB, MIB), (RESTART_SMALL, SMALL_BYTES)):
-        for name, make in STORES.items():
+    for count, size in ((RESTART_MIB, MIB), (RESTART_SMALL, STORE_SMALL_BYTES)):
+        for name, make in LOCAL_STORES.items():
             if name == "raw":
                 continue
             where = Path(tempfile.mkdtemp(prefix="ares-store-", dir=base))

@@ -21,7 +21,7 @@ from experiments.measuring import Goal, Table, ratios, timed
 from experiments.relay import delayed
 
 BLOCKS = 256
-SMALL = Sizes(4 * KIB, 4 * KIB, 8 * KIB)
+SMALL_SIZES = Sizes(4 * KIB, 4 * KIB, 8 * KIB)
 
 SAVES = Goal(0.5, at_most=False)
 BATCHING = Goal(5, at_most=False)
@@ -43,7 +43,9 @@ async def rereads(table: Table, cluster: Path, delay_s: float, rounds: int) -> N
     """Measure repeated reads of an unchanged file: with and without piggybacking and fast reads."""
     settings = Settings.load(cluster)
     async with connect(settings) as writer:
-        await writer.file("unchanged", sizes=SMALL).write(content_of_blocks(BLOCKS, SMALL))
+        await writer.file("unchanged", sizes=SMALL_SIZES).write(
+            content_of_blocks(BLOCKS, SMALL_SIZES)
+        )
     seconds: defaultdict[tuple[bool, bool], list[float]] = defaultdict(list)
     with delayed(settings, delay_s) as slow:
         async with AsyncExitStack() as closing:

@@ -11,13 +11,13 @@ from ares.client.manager import Manager
 from ares.dap.coding import coding_for
 from ares.fragment.divide import Sizes
 from ares.model.configuration import Configuration
+from ares.model.units import MIB
 from experiments.measuring import Goal, Table, ratios, timed, warm_memory
 from experiments.raw_zmq import RawPeers, raw_peers
 
-MIB = 1024 * 1024
 PUT_GET = Goal(2.0)
-MOVED = Goal(3)
-AGAIN = Goal(20, at_most=False)
+MOVED_GOAL = Goal(3)
+AGAIN_GOAL = Goal(20, at_most=False)
 
 Seconds = defaultdict[str, list[float]]
 
@@ -120,16 +120,16 @@ def _tell(table: Table, seconds: Seconds, size: int) -> None:
         "1 byte inserted in the middle, put again: blocks moved",
         seconds["blocks moved"],
         "",
-        goal=MOVED,
+        goal=MOVED_GOAL,
     )
     table.line("  first put : that put", ratios(seconds["put"], seconds["edit"]))
     table.line(
         "first get : reading again through the same client",
         ratios(seconds["get"], seconds["get again"]),
-        goal=AGAIN,
+        goal=AGAIN_GOAL,
     )
     table.line(
         "first get : reading again, atomic file",
         ratios(seconds["atomic get"], seconds["atomic get again"]),
-        goal=AGAIN,
+        goal=AGAIN_GOAL,
     )

@@ -23,6 +23,7 @@ from ares.model.element import sealed
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import AnyMessage, DataReply, GetTag, PutData
 from ares.model.tag import TAG_ZERO, Tag
+from ares.model.units import MIB
 from ares.net.port import Connections
 from ares.net.transports import connections as connections_with
 from ares.net.transports import listener_at
@@ -31,19 +32,17 @@ from ares.platform.loop import run
 from ares.platform.memory import SERVER_BYTES, keep_freed_memory
 from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey, keyed
-from experiments import ENVIRONMENT
+from experiments import ENVIRONMENT, TICKS_PER_S
 
-SERVERS, NEEDED = 5, 3
-SECONDS = 1.5
-KINDS = ("libzmq", "own", "libzmq, keys", "own, keys")
+TRANSPORT_SERVERS, TRANSPORT_NEEDED = 5, 3
+TRANSPORT_S = 1.5
+TRANSPORT_KINDS = ("libzmq", "own", "libzmq, keys", "own, keys")
 RATIOS = [
     ("own", "libzmq"),
     ("libzmq, keys", "libzmq"),
     ("own, keys", "own"),
     ("own, keys", "libzmq, keys"),
 ]
-MIB = 1024 * 1024
-TICKS = os.sysconf("SC_CLK_TCK")
 CONFIGURATION = ConfigurationId(b"c" * 16)
 
 
@@ -81,7 +80,7 @@ async def serve(kind: str) -> None:
 def processor_s(pid: int) -> float:
     with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
         fields = stat.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 @contextmanager
@@ -89,7 +88,7 @@ def servers(kind: str) -> Any:
     command = python("-m", "experiments.transports", "--serve", kind)
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
-        for _ in range(SERVERS)
+        for _ in range(TRANSPORT_SERVERS)
     ]
     try:
         yield (
@@ -110,14 +109,14 @@ async def waves(kind: str, make: Callable[[int], list[AnyMessage]]) -> tuple[flo
     with servers(kind) as (pids, addresses):
         loop, to = asyncio.get_running_loop(), connections(kind)
         done, answered, count = loop.create_future(), 0, 0
-        end = time.perf_counter() + SECONDS
+        end = time.perf_counter() + TRANSPORT_S
 
         def deliver(_: ServerId, messages: Any) -> None:
             nonlocal answered, count
             if messages[0].call != count:
                 return
             answered += 1
-            if answered == NEEDED:
+            if answered == TRANSPORT_NEEDED:
                 answered, count = 0, count + 1
                 if time.perf_counter() < end:
                     send()
@@ -126,7 +125,7 @@ async def waves(kind: str, make: Callable[[int], list[AnyMessage]]) -> tuple[flo
 
         def send() -> None:
             batch = make(count)
-            for number in range(SERVERS):
+            for number in range(TRANSPORT_SERVERS):
                 to.post(ServerId(f"s{number}"), batch)
 
         to.open(deliver)
@@ -138,7 +137,7 @@ async def waves(kind: str, make: Callable[[int], list[AnyMessage]]) -> tuple[flo
         elapsed = time.perf_counter() - begin
         own, theirs = time.process_time() - own, sum(map(processor_s, pids)) - theirs
         await to.close()
-    return count / elapsed, theirs / count / SERVERS * 1e6, own / count * 1e6
+    return count / elapsed, theirs / count / TRANSPORT_SERVERS * 1e6, own / count * 1e6
 
 
 def small(requests: int) -> Callable[[int], list[AnyMessage]]:
@@ -154,7 +153,7 @@ def large(size: int) -> Callable[[int], list[AnyMessage]]:
     return lambda count: [PutData(CallId(count), CONFIGURATION, name, tag, element)]
 
 
-CASES = [
+TRANSPORT_CASES = [
     ("1 request a batch", small(1)),
     ("40 requests a batch", small(40)),
     ("1 MiB there and back", large(MIB)),
@@ -169,22 +168,22 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=3, help="repetitions, of which the medians are shown"
     )
-    parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=TRANSPORT_KINDS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     keep_freed_memory(SERVER_BYTES)
     if arguments.serve:
         run(serve(arguments.serve))
         return
-    for label, make in CASES:
-        rows: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}
+    for label, make in TRANSPORT_CASES:
+        rows: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in TRANSPORT_KINDS}
         for _ in range(arguments.rounds):
-            for kind in KINDS:
+            for kind in TRANSPORT_KINDS:
                 rows[kind].append(run(waves(kind, make)))
         medians = {
             kind: [statistics.median(column) for column in zip(*results, strict=True)]
             for kind, results in rows.items()
         }
-        for kind in KINDS:
+        for kind in TRANSPORT_KINDS:
             rate, server, client = medians[kind]
             print(
                 f"{label:22} {kind:13} {rate:8,.0f} waves/s   server {server:7,.0f} us a batch   "

@@ -28,13 +28,13 @@ from experiments.bench.cassandra import CASSANDRA
 from experiments.bench.etcd import Etcd
 from experiments.bench.faults import faults
 from experiments.bench.figures import Report, fault_points, points
-from experiments.bench.peers import ARES, Peer
-from experiments.bench.peers import QUICK as QUICK_PEERS
+from experiments.bench.peers import ARES_PEERS, Peer
+from experiments.bench.peers import QUICK_PEERS as QUICK_PEERS
 from experiments.bench.points import Settings, turns
 from experiments.bench.processes import end_on_sigterm, is_on_memory
 from experiments.bench.redis import REDIS
 from experiments.bench.text import text
-from experiments.bench.workload import FULL, QUICK, Workload
+from experiments.bench.workload import FULL_WORKLOADS, QUICK_WORKLOADS, Workload
 
 QUICK_SETTINGS = Settings(rounds=2, seconds=0.8, warm_s=0.2)
 FAULTED_PEERS = ("ares-abd", "ares-ec", "ares-abd-fsync", "redis-wait", "etcd")
@@ -112,7 +112,7 @@ def machine() -> str:
 
 def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Peer], list[Workload]]:
     """Return the stores to measure and their workloads; add uninstalled stores to ``missing``."""
-    peers: list[Peer] = [*ARES, *REDIS, Etcd(), *CASSANDRA]
+    peers: list[Peer] = [*ARES_PEERS, *REDIS, Etcd(), *CASSANDRA]
     wanted = (
         given.only.split(",")
         if given.only
@@ -128,15 +128,12 @@ def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Pee
         )
     found = [peer for peer in peers if peer.name in wanted]
     missing |= {peer.name: why for peer in found if (why := peer.missing()) is not None}
-    workloads = [
-        workload
-        for workload in (QUICK if given.quick else FULL)
-        if workload.name.startswith(given.workloads or "")
-    ]
+    known = QUICK_WORKLOADS if given.quick else FULL_WORKLOADS
+    workloads = [each for each in known if each.name.startswith(given.workloads or "")]
     if not workloads:
         sys.exit(
             f"no workload begins with {given.workloads!r}; known: "
-            f"{'; '.join(workload.name for workload in (QUICK if given.quick else FULL))}"
+            f"{'; '.join(workload.name for workload in known)}"
         )
     return [peer for peer in found if peer.name not in missing], workloads
 
@@ -211,7 +208,7 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"wrote {given.out}/bench.json, bench.txt and {make_page(given.out).name}")
     if given.write_baseline:
         baseline.save(report)
-        print(f"the baseline is now this run's: {baseline.FILE}")
+        print(f"the baseline is now this run's: {baseline.BASELINE_FILE}")
     return 1 if report.wrong else 0
 
 

@@ -26,7 +26,7 @@ from experiments.bench.processes import BenchError
 from experiments.bench.samples import Sample
 from experiments.bench.workload import FAULTED, Workload, size_text
 
-ROUNDS = "rounds"
+ROUNDS_NAME = "rounds"
 _COLUMN_OF = {"servers": "servers", "bytes": "object_size"}
 """Names in `run.json` for the axis of a sample; any other axis is a parameter."""
 
@@ -34,14 +34,14 @@ _COLUMN_OF = {"servers": "servers", "bytes": "object_size"}
 def emptied(out: Path, scenarios: Iterable[str]) -> None:
     """Remove the rounds of these scenarios from ``out``, left by the last bench of this kind."""
     for scenario in scenarios:
-        shutil.rmtree(out / ROUNDS / scenario, ignore_errors=True)
+        shutil.rmtree(out / ROUNDS_NAME / scenario, ignore_errors=True)
 
 
 def round_directory(out: Path, scenario: str, name: str, **about: Any) -> Path:
     """Make a new directory with a `run.json`."""
     directory = (
         out
-        / ROUNDS
+        / ROUNDS_NAME
         / scenario
         / "".join(letter if letter.isalnum() or letter in "-.+" else "_" for letter in name)
     )
@@ -61,7 +61,10 @@ def make_page(out: Path) -> Path:
     database.unlink(
         missing_ok=True
     )  # the database is made of the rounds, and some rounds may be gone
-    for words in (["import", out / ROUNDS, "--into", database], ["report", database, "-o", page]):
+    for words in (
+        ["import", out / ROUNDS_NAME, "--into", database],
+        ["report", database, "-o", page],
+    ):
         ended = subprocess.run(
             python("-m", "ares", "results", *map(str, words)),
             env=ENVIRONMENT,
@@ -70,7 +73,7 @@ def make_page(out: Path) -> Path:
             check=False,
         )
         if ended.returncode:
-            raise BenchError(f"no page was made of {out / ROUNDS}: {ended.stderr.strip()}")
+            raise BenchError(f"no page was made of {out / ROUNDS_NAME}: {ended.stderr.strip()}")
     return page
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from experiments.bench.figures import Report
 
-FILE = Path(__file__).with_name("baseline.json")
+BASELINE_FILE = Path(__file__).with_name("baseline.json")
 
 
 def key(workload: str, peer: str, yardstick: str) -> str:
@@ -17,12 +17,12 @@ def key(workload: str, peer: str, yardstick: str) -> str:
     return f"{workload} | {yardstick} : {peer}"
 
 
-def load(path: Path = FILE) -> dict[str, float]:
+def load(path: Path = BASELINE_FILE) -> dict[str, float]:
     """Return the ratios by :func:`key`; without a file the result is empty."""
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float]) if path.exists() else {}
 
 
-def save(report: Report, path: Path = FILE) -> None:
+def save(report: Report, path: Path = BASELINE_FILE) -> None:
     """Store the medians of this report; points that the report lacks keep their ratio."""
     known = load(path)
     for point in report.points:

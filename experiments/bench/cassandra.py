@@ -21,8 +21,8 @@ from experiments.bench.processes import free_ports
 from experiments.bench.roles import described, lacking, started
 from experiments.bench.stores import CassandraStore
 
-N = 3
-START_S = 300.0
+CASSANDRA_SERVERS = 3
+CASSANDRA_START_S = 300.0
 HEAP = "1g"
 SMALL_HEAP = "512m"
 """The role's own heap, for rounds with as many nodes as servers."""
@@ -30,7 +30,7 @@ SMALL_HEAP = "512m"
 BESIDE_HEAP_BYTES = 480 << 20
 """Memory of a node beside the heap."""
 
-KEYSPACE = "bench"
+BENCH_KEYSPACE = "bench"
 
 
 def jars() -> Path:
@@ -55,7 +55,7 @@ class Cassandra(Struct, frozen=True):
     value_bytes_max: int | None = 16 * 1024 * 1024
     fails_over: bool = True
     warm_up_s: float = 15.0
-    n: int = N
+    n: int = CASSANDRA_SERVERS
     heap: str = HEAP
 
     def missing(self) -> str | None:
@@ -86,12 +86,12 @@ class Cassandra(Struct, frozen=True):
             )
             for number, name in enumerate(names)
         }
-        with started(directory, hosts, START_S) as servers:
+        with started(directory, hosts, CASSANDRA_START_S) as servers:
             from experiments.bench.cassandra_client import make_table
 
             nodes = tuple(("127.0.0.1", port) for port in ports[2::4])
-            make_table(nodes, KEYSPACE, self.n)
-            yield Running(CassandraStore(nodes, KEYSPACE), servers, replica=names[-1])
+            make_table(nodes, BENCH_KEYSPACE, self.n)
+            yield Running(CassandraStore(nodes, BENCH_KEYSPACE), servers, replica=names[-1])
 
     def _given(
         self, directory: Path, ports: list[int], seeds: str, names: Sequence[str] = ("here",)

@@ -22,8 +22,8 @@ from cassandra.policies import RoundRobinPolicy
 
 from experiments.bench.stores import CassandraStore, Coroutines
 
-TIMEOUT_S = 10.0
-TOGETHER_S = 120.0
+CASSANDRA_TIMEOUT_S = 10.0
+CASSANDRA_TOGETHER_S = 120.0
 
 
 class Driver:
@@ -62,11 +62,14 @@ def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[
     profile = ExecutionProfile(
         RoundRobinPolicy(),
         consistency_level=ConsistencyLevel.QUORUM,
-        request_timeout=TIMEOUT_S,
+        request_timeout=CASSANDRA_TIMEOUT_S,
         row_factory=tuple_rows,
     )
     endpoints = [DefaultEndPoint(host, port) for host, port in nodes]
-    patience = {"connect_timeout": TIMEOUT_S, "control_connection_timeout": TIMEOUT_S}
+    patience = {
+        "connect_timeout": CASSANDRA_TIMEOUT_S,
+        "control_connection_timeout": CASSANDRA_TIMEOUT_S,
+    }
     cluster = Cluster(
         endpoints,
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
@@ -98,13 +101,14 @@ def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> 
 
     Raises OperationTimedOut.
     """
-    deadline = time.monotonic() + TOGETHER_S
+    deadline = time.monotonic() + CASSANDRA_TOGETHER_S
     cluster, session = _connected_at_last(nodes, deadline)
     try:
         while sum(bool(host.is_up) for host in cluster.metadata.all_hosts()) < copies:
             if time.monotonic() > deadline:
                 raise OperationTimedOut(
-                    f"{copies} nodes of Cassandra do not know each other after {TOGETHER_S:g} s"
+                    f"{copies} nodes of Cassandra do not know each other after "
+                    f"{CASSANDRA_TOGETHER_S:g} s"
                 )
             time.sleep(0.2)
             cluster.refresh_nodes()

@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from experiments.bench.peers import Durability, N, Running
+from experiments.bench.peers import PEER_SERVERS, Durability, Running
 from experiments.bench.processes import await_that, free_ports
 from experiments.bench.roles import described, lacking, started
 from experiments.bench.stores import EtcdStore
 
-START_S = 30.0
-REQUEST_BYTES_MAX = 1_572_864
+ETCD_START_S = 30.0
+ETCD_REQUEST_BYTES_MAX = 1_572_864
 """Default of etcd. The documentation of etcd advises against more."""
 
 
@@ -34,10 +34,10 @@ class Etcd(Struct, frozen=True):
     name: str = "etcd"
     durability: Durability = "fsync"
     note: str = "clients are gRPC's C core under asyncio, and talk to the leader"
-    value_bytes_max: int | None = REQUEST_BYTES_MAX - 4096
+    value_bytes_max: int | None = ETCD_REQUEST_BYTES_MAX - 4096
     fails_over: bool = True
     warm_up_s: float = 0.0
-    n: int = N
+    n: int = PEER_SERVERS
 
     def missing(self) -> str | None:
         """Say how to install etcd.
@@ -64,11 +64,11 @@ class Etcd(Struct, frozen=True):
             for name, client, peer in members
         }
         addresses = [f"127.0.0.1:{client}" for _, client, _ in members]
-        with started(directory, hosts, START_S) as servers:
+        with started(directory, hosts, ETCD_START_S) as servers:
             await_that(
                 lambda: leader(addresses) is not None,
                 "that etcd has a leader",
-                START_S,
+                ETCD_START_S,
                 directory / "m0.log",
             )
             first = leader(addresses)
@@ -94,7 +94,7 @@ def _given(directory: Path, client: int, peer: int, cluster: str) -> dict[str, A
     given |= {
         "directory": str(directory),
         "token": directory.parent.name,
-        "request_bytes_max": REQUEST_BYTES_MAX,
+        "request_bytes_max": ETCD_REQUEST_BYTES_MAX,
     }
     return {f"etcd_{name}": value for name, value in given.items()}
 

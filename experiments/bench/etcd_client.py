@@ -10,7 +10,7 @@ from grpc import StatusCode
 
 from experiments.bench.stores import Coroutines, EtcdStore
 
-ATTEMPT_S = 2.0
+ETCD_ATTEMPT_S = 2.0
 ATTEMPTS = 10
 _MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 _OPTIONS = (
@@ -18,7 +18,7 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
 )
-_ELSEWHERE = {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
+_TRY_ELSEWHERE = {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
 """Errors after which another member may succeed. Both operations may be repeated."""
 
 
@@ -50,13 +50,13 @@ class Members:
         for _ in range(ATTEMPTS - 1):
             asked = self._current
             try:
-                return await getattr(self._stubs[asked], method)(request, timeout=ATTEMPT_S)
+                return await getattr(self._stubs[asked], method)(request, timeout=ETCD_ATTEMPT_S)
             except rpc.AioRpcError as error:
-                if error.code() not in _ELSEWHERE:
+                if error.code() not in _TRY_ELSEWHERE:
                     raise
                 if self._current == asked:
                     self._current = (asked + 1) % len(self._stubs)
-        return await getattr(self._stubs[self._current], method)(request, timeout=ATTEMPT_S)
+        return await getattr(self._stubs[self._current], method)(request, timeout=ETCD_ATTEMPT_S)
 
 
 async def etcd_clients(store: EtcdStore) -> Coroutines:

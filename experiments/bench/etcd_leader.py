@@ -3,12 +3,12 @@
 import http.client
 import json
 
-ASK_S = 2.0
+LEADER_ASK_S = 2.0
 
 
 def leads(endpoint: str) -> bool:
     """Return whether the member at ADDRESS:PORT says that it is the leader."""
-    connection = http.client.HTTPConnection(endpoint, timeout=ASK_S)
+    connection = http.client.HTTPConnection(endpoint, timeout=LEADER_ASK_S)
     try:
         connection.request("POST", "/v3/maintenance/status", "{}")
         said = json.loads(connection.getresponse().read(65536))

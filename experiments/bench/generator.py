@@ -30,7 +30,7 @@ from experiments.bench.stores import AresStore, Clients, EtcdStore, RedisStore, 
 from experiments.bench.values import PRELOADER, Begun, Values
 from experiments.bench.workload import Workload
 
-READY = b"READY"
+GENERATOR_READY = b"READY"
 SLOT_S = 0.001
 """Slots of the machine's monotonic clock in which completions are counted."""
 
@@ -140,7 +140,7 @@ async def work(plan: Plan) -> Outcome:
     clients = await connected(plan.store, plan.count)
     try:
         keys = () if plan.preload else _keys(plan.workload.value_bytes, plan.workload.keys)
-        say(READY)
+        say(GENERATOR_READY)
         window = msgspec.json.decode(sys.stdin.buffer.readline(), type=Window)
         return await _through(clients, plan, keys, window)
     finally:

@@ -17,7 +17,14 @@ from msgspec import Struct
 
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
-from experiments.bench.generator import BUCKETS_PER_E, READY, SLOT_S, Outcome, Plan, Window
+from experiments.bench.generator import (
+    BUCKETS_PER_E,
+    GENERATOR_READY,
+    SLOT_S,
+    Outcome,
+    Plan,
+    Window,
+)
 from experiments.bench.processes import BenchError, busy_s, cpu_of, peak_bytes
 from experiments.bench.stores import Store
 from experiments.bench.values import PRELOADER, Begun
@@ -230,7 +237,7 @@ class Generators:
             _send(process, plan)
         for process in self._processes[: len(plans)]:
             assert process.stdout is not None
-            if process.stdout.readline().strip() != READY:
+            if process.stdout.readline().strip() != GENERATOR_READY:
                 raise GeneratorFailed("a generator could not connect")
 
     def _send(self, count: int, window: Window) -> None:

@@ -22,14 +22,14 @@ from experiments.bench.__main__ import machine
 from experiments.bench.as_runs import emptied, make_page, write_durations, write_move
 from experiments.bench.moving_figures import Duration, Report, UnderLoad
 from experiments.bench.moving_figures import under_load as figures_of
-from experiments.bench.moving_runs import CASES, Case, Load, alone, cluster, under_load
+from experiments.bench.moving_runs import MOVING_CASES, Case, Load, alone, cluster, under_load
 from experiments.bench.moving_text import duration_row, latency_rows, move_row, text
 from experiments.bench.processes import end_on_sigterm
 from experiments.bench.workload import KIB, Workload, size_text
 
-SMALL_BYTES = 100
-CLIENTS = 16
-SIZES = ((SMALL_BYTES, 1.0, 0.1), (KIB, 1.0, 0.1), (64 * KIB, 0.05, 0.02))
+MOVING_SMALL_BYTES = 100
+MOVING_CLIENTS = 16
+MOVING_SIZES = ((MOVING_SMALL_BYTES, 1.0, 0.1), (KIB, 1.0, 0.1), (64 * KIB, 0.05, 0.02))
 """Bytes of an object, and the share of ``--objects`` that moves, with batch on and off."""
 
 
@@ -39,11 +39,11 @@ def loads(per_s: float) -> tuple[Load, ...]:
     The small rate is far below the clients' limit, beside a move at full speed and beside a slow
     move. The closed loop is the most that the clients can do.
     """
-    paced = f"{CLIENTS} clients, {per_s:g}/s"
+    paced = f"{MOVING_CLIENTS} clients, {per_s:g}/s"
     return (
-        Load(paced, CLIENTS, per_s),
-        Load(f"{paced}, slow move", CLIENTS, per_s, slow=True),
-        Load(f"{CLIENTS} clients, closed loop", CLIENTS),
+        Load(paced, MOVING_CLIENTS, per_s),
+        Load(f"{paced}, slow move", MOVING_CLIENTS, per_s, slow=True),
+        Load(f"{MOVING_CLIENTS} clients, closed loop", MOVING_CLIENTS),
     )
 
 
@@ -56,17 +56,17 @@ def with_clients(
             file,
             case,
             load,
-            Workload(load.clients, SMALL_BYTES, given.objects),
+            Workload(load.clients, MOVING_SMALL_BYTES, given.objects),
             given.seconds,
             given.objects / given.slow if load.slow else None,
         )
-        write_move(given.out, run, given.objects, SMALL_BYTES, where)
-        yield figures_of(run, given.objects, SMALL_BYTES)
+        write_move(given.out, run, given.objects, MOVING_SMALL_BYTES, where)
+        yield figures_of(run, given.objects, MOVING_SMALL_BYTES)
 
 
 def without_clients(file: Path, case: Case, objects: int) -> Iterator[Duration]:
     """Measure a case with every size, batched and not."""
-    for value_bytes, *parts in SIZES:
+    for value_bytes, *parts in MOVING_SIZES:
         counts = [max(1, int(objects * part)) for part in parts]
         for batch, count in zip((True, False), counts, strict=True):
             moved, cpu = alone(file, case, count, value_bytes, batch)
@@ -89,7 +89,7 @@ def measure(given: argparse.Namespace) -> Report:
     emptied(given.out, ["moving", "moving_alone"])
     made: list[UnderLoad] = []
     durations: list[Duration] = []
-    for case in (case for case in CASES if given.only in (None, case.name)):
+    for case in (case for case in MOVING_CASES if given.only in (None, case.name)):
         with cluster() as file:
             for one in with_clients(file, case, given, where):
                 made.append(one)
@@ -102,8 +102,8 @@ def measure(given: argparse.Namespace) -> Report:
                 print("  ".join(duration_row(duration)), flush=True)
     write_durations(given.out, durations, where)
     settings = (
-        f"{given.objects:,} objects of {size_text(SMALL_BYTES)} on five servers move to five "
-        f"others; watched {given.seconds:g} s before and after; a slow move is held to "
+        f"{given.objects:,} objects of {size_text(MOVING_SMALL_BYTES)} on five servers move to "
+        f"five others; watched {given.seconds:g} s before and after; a slow move is held to "
         f"{given.objects / given.slow:,.0f} objects a second; {time.monotonic() - began_s:.0f} s "
         "altogether"
     )
@@ -136,7 +136,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         default=10.0,
         help="how many seconds a move takes that is to go slowly, at least (default 10)",
     )
-    parser.add_argument("--only", choices=[case.name for case in CASES], help="one case")
+    parser.add_argument("--only", choices=[case.name for case in MOVING_CASES], help="one case")
     parser.add_argument(
         "--no-durations", action="store_true", help="leave moves without clients out"
     )

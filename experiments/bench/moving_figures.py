@@ -18,7 +18,7 @@ P99_GOAL = 2.0
 """The largest good p99 during a move : the quiet p99."""
 
 Kind = Literal["reads", "writes"]
-KINDS: tuple[Kind, ...] = ("reads", "writes")
+MOVING_KINDS: tuple[Kind, ...] = ("reads", "writes")
 CURVE_SLOTS = 80
 
 
@@ -165,7 +165,8 @@ def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
     moved, operations = run.moved, run.outcome.operations
     during = (moved.began_s, moved.ended_s)
     by_kind: dict[Kind, list[Watched]] = {
-        kind: [one for one in operations if one.reading == (kind == "reads")] for kind in KINDS
+        kind: [one for one in operations if one.reading == (kind == "reads")]
+        for kind in MOVING_KINDS
     }
     extra = [one for one in operations if one.configurations > 1]
     within = [one for one in operations if during[0] <= one.ended_s and one.began_s <= during[1]]
@@ -180,7 +181,7 @@ def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
         stages=[(name, at_s - moved.began_s) for name, at_s in moved.stages],
         latencies=[
             Beside(kind, latency(by_kind[kind], run.quiet_s), latency(by_kind[kind], [during]))
-            for kind in KINDS
+            for kind in MOVING_KINDS
         ],
         extra_s=max(one.ended_s for one in extra) - min(one.began_s for one in extra)
         if extra
@@ -191,7 +192,7 @@ def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
         others_cpu=run.others_cpu,
         curve={
             kind: curve(by_kind[kind], moved, run.quiet_s[0][0], run.quiet_s[1][1])
-            for kind in KINDS
+            for kind in MOVING_KINDS
         },
         failed=sum(run.outcome.troubles.values()),
         wrong=list(run.outcome.wrong),

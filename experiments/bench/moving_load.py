@@ -27,7 +27,7 @@ from ares.model.errors import AresError
 from ares.platform.loop import run
 from ares.registers.operations import read, write
 from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
-from experiments.bench.generator import READY, Preload, say
+from experiments.bench.generator import GENERATOR_READY, Preload, say
 from experiments.bench.stores import PAUSE_AFTER_TROUBLE_S
 from experiments.bench.values import PRELOADER, Begun, Values
 from experiments.bench.workload import Workload
@@ -213,7 +213,7 @@ async def work(plan: Plan) -> Outcome:
         domain, _ = await manager.create_domain(plan.domain, plan.source.configuration())
         store = WatchedStore(domain)
         await _fill(store, workload, values, record)
-        say(READY)
+        say(GENERATOR_READY)
         await asyncio.to_thread(sys.stdin.buffer.readline)
         stop = asyncio.Event()
         clients = Clients(

@@ -14,7 +14,7 @@ from ares.client.connect import connect
 from ares.cluster.settings import Settings
 from ares.platform.loop import run
 from ares.reconfig.mover import Progress
-from experiments.bench.generator import READY, say
+from experiments.bench.generator import GENERATOR_READY, say
 from experiments.bench.moving_load import Shape
 
 
@@ -59,7 +59,7 @@ async def move(plan: Move) -> Moved:
     ) as manager:
         domain = await manager.domain(plan.domain)
         await domain.current()
-        say(READY)
+        say(GENERATOR_READY)
         sys.stdin.buffer.readline()
         stages: dict[str, float] = {}
 

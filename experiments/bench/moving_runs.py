@@ -14,17 +14,17 @@ from msgspec import Struct
 from ares.platform.interpreter import python
 from ares.reconfig.throttle import OBJECT_BYTES_MIN
 from experiments import ENVIRONMENT
-from experiments.bench.generator import READY
+from experiments.bench.generator import GENERATOR_READY
 from experiments.bench.moving_load import Outcome, Plan, Shape
 from experiments.bench.moving_mover import Move, Moved
 from experiments.bench.processes import BenchError, busy_s, cpu_of
 from experiments.bench.workload import Workload
 from experiments.cluster import local_cluster
 
-N, K = 5, 3
+MOVING_SERVERS, MOVING_K = 5, 3
 OLD, NEW = (
-    tuple(f"s{number}" for number in range(N)),
-    tuple(f"s{number}" for number in range(N, 2 * N)),
+    tuple(f"s{number}" for number in range(MOVING_SERVERS)),
+    tuple(f"s{number}" for number in range(MOVING_SERVERS, 2 * MOVING_SERVERS)),
 )
 
 Answer = TypeVar("Answer")
@@ -38,10 +38,10 @@ class Case(Struct, frozen=True):
     target: Shape
 
 
-CASES = (
+MOVING_CASES = (
     Case("ABD to ABD", Shape(OLD), Shape(NEW)),
-    Case("ABD to EC", Shape(OLD), Shape(NEW, K)),
-    Case("EC to EC", Shape(OLD, K), Shape(NEW, K)),
+    Case("ABD to EC", Shape(OLD), Shape(NEW, MOVING_K)),
+    Case("EC to EC", Shape(OLD, MOVING_K), Shape(NEW, MOVING_K)),
 )
 
 
@@ -75,7 +75,7 @@ class Run(Struct, frozen=True):
 @contextlib.contextmanager
 def cluster() -> Iterator[Path]:
     """Run ten servers, of which a domain has five, and a consensus member."""
-    with local_cluster(2 * N, "abd", consensus=1) as file:
+    with local_cluster(2 * MOVING_SERVERS, "abd", consensus=1) as file:
         yield file
 
 
@@ -89,7 +89,7 @@ def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
     try:
         _tell(process, msgspec.json.encode(plan))
         assert process.stdout is not None
-        if process.stdout.readline().strip() != READY:
+        if process.stdout.readline().strip() != GENERATOR_READY:
             raise BenchError(f"{module} did not get ready; what it said is on standard error")
         yield process
     finally:

@@ -7,7 +7,7 @@ from experiments.bench.moving_figures import P99_GOAL, Beside, Duration, Latency
 from experiments.bench.text import number
 from experiments.bench.workload import size_text
 
-HEAD = (
+MOVING_HEAD = (
     "",
     "quiet p50 ms",
     "moving",
@@ -69,7 +69,7 @@ def text(report: Report) -> str:
     """Return tables with aligned columns."""
     lines = [report.machine, report.settings, ""]
     if report.loads:
-        lines += _aligned(HEAD, [row for one in report.loads for row in latency_rows(one)])
+        lines += _aligned(MOVING_HEAD, [row for one in report.loads for row in latency_rows(one)])
         lines += ["", *_aligned(MOVE_HEAD, [move_row(one) for one in report.loads])]
     if report.durations:
         lines += ["", *_aligned(DURATION_HEAD, [duration_row(one) for one in report.durations])]
@@ -89,7 +89,7 @@ def latency_rows(one: UnderLoad) -> list[tuple[str, ...]]:
 def _latency_row(label: str, beside: Beside) -> tuple[str, ...]:
     quiet, moving = beside.quiet, beside.moving
     if not (quiet.count and moving.count):
-        return (label, *("-" for _ in HEAD[1:]))
+        return (label, *("-" for _ in MOVING_HEAD[1:]))
     ratio = f"{beside.p99_ratio:.2f} {'met' if beside.met else 'MISSED'}"
     return (
         label,

@@ -7,25 +7,25 @@ drawing again after a change of the page, and a test compares the two.
 
 from collections.abc import Iterator
 from html import escape
-from pathlib import Path
 from typing import NamedTuple
 
-CHECKOUT = Path(__file__).parents[2]
-PAGE = CHECKOUT / "docs/performance.md"
+from experiments import CHECKOUT
+
+PERFORMANCE_PAGE = CHECKOUT / "docs/performance.md"
 DRAWING = CHECKOUT / "docs/peers.svg"
 TABLE = "With the compiled core"
-ARES, ARES_FSYNC = "ABD", "ABD, fsync"
+ARES_LABEL, ARES_FSYNC_LABEL = "ABD", "ABD, fsync"
 PANELS = {
-    "in memory, operations a second": {"ares": ARES, "Redis, WAIT": ": Redis + WAIT"},
+    "in memory, operations a second": {"ares": ARES_LABEL, "Redis, WAIT": ": Redis + WAIT"},
     "on disk (fsync), operations a second": {
-        "ares": ARES_FSYNC,
+        "ares": ARES_FSYNC_LABEL,
         "etcd": ": etcd",
         "Redis, WAIT, AOF": ": Redis + WAIT, AOF",
     },
 }
 
 WIDTH, MARGIN, LABELS, WORDS = 560, 16, 116, 176
-BAR, GAP, HEAD = 15, 14, 34
+BAR_WIDTH, BAR_GAP, CHART_HEAD = 15, 14, 34
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600 }
@@ -87,12 +87,12 @@ def drawing(panels: dict[str, dict[str, list[Bar]]]) -> str:
     y = MARGIN
     for title, loads in panels.items():
         most = max(bar.rate for group in loads.values() for bar in group)
-        y += HEAD - GAP
+        y += CHART_HEAD - BAR_GAP
         body.append(f'<text class="title" x="{MARGIN}" y="{y}">{escape(title)}</text>')
-        y += GAP
+        y += BAR_GAP
         for load, group in loads.items():
             body += _group(load, group, most, y)
-            y += BAR * len(group) + GAP
+            y += BAR_WIDTH * len(group) + BAR_GAP
     summary = "; ".join(_sentence(title, loads) for title, loads in panels.items())
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" '
@@ -104,18 +104,18 @@ def drawing(panels: dict[str, dict[str, list[Bar]]]) -> str:
 
 
 def _group(load: str, group: list[Bar], most: float, y: int) -> Iterator[str]:
-    yield f'<text class="faint" x="{MARGIN}" y="{y + BAR - 3}">{escape(load)}</text>'
+    yield f'<text class="faint" x="{MARGIN}" y="{y + BAR_WIDTH - 3}">{escape(load)}</text>'
     start = MARGIN + LABELS
     longest = WIDTH - start - MARGIN - WORDS
     for place, bar in enumerate(group):
         kind = "ares" if bar.store == "ares" else f"other{place - 1}"
-        top, length = y + place * BAR, max(round(longest * bar.rate / most, 1), 1)
+        top, length = y + place * BAR_WIDTH, max(round(longest * bar.rate / most, 1), 1)
         yield (
-            f'<rect class="{kind}" x="{start}" y="{top}" width="{length}" height="{BAR - 2}" '
+            f'<rect class="{kind}" x="{start}" y="{top}" width="{length}" height="{BAR_WIDTH - 2}" '
             'rx="2"/>'
         )
         words = f"{_rounded(bar.rate)}  {bar.store}"
-        yield f'<text x="{start + length + 6}" y="{top + BAR - 3}">{escape(words)}</text>'
+        yield f'<text x="{start + length + 6}" y="{top + BAR_WIDTH - 3}">{escape(words)}</text>'
 
 
 def _sentence(title: str, loads: dict[str, list[Bar]]) -> str:
@@ -130,7 +130,9 @@ def _rounded(rate: float) -> str:
 
 def main() -> None:
     """Write the drawing."""
-    DRAWING.write_text(drawing(bars(PAGE.read_text(encoding="utf-8"))), encoding="utf-8")
+    DRAWING.write_text(
+        drawing(bars(PERFORMANCE_PAGE.read_text(encoding="utf-8"))), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from experiments.bench.stores import AresStore, Store
 from experiments.cluster import ClusterOptions, local_cluster
 
 Durability = Literal["memory", "fsync"]
-N = 5
-K = 3
+PEER_SERVERS = 5
+PEER_K = 3
 
 
 class Running(Struct, frozen=True):
@@ -76,8 +76,8 @@ class Ares(Struct, frozen=True):
     fast_read: bool = True
     piggyback: bool = True
     note: str = ""
-    n: int = N
-    k: int = K
+    n: int = PEER_SERVERS
+    k: int = PEER_K
     consensus: int = 0
     value_bytes_max: int | None = None
     fails_over: bool = True
@@ -120,7 +120,7 @@ PUBLISHED = (
     "after, and every read writes back"
 )
 
-ARES: tuple[Ares, ...] = (
+ARES_PEERS: tuple[Ares, ...] = (
     Ares("ares-abd"),
     Ares("ares-ec", "ec"),
     Ares("ares-abd-fsync", durability="fsync"),
@@ -134,7 +134,7 @@ ARES: tuple[Ares, ...] = (
 )
 
 
-QUICK = (
+QUICK_PEERS = (
     "ares-abd",
     "ares-ec",
     "ares-abd-fsync",

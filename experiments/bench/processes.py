@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+from experiments import TICKS_PER_S
+
 PERIOD_S = 0.1
 """Period of a slowed process, which runs in the first part, as with the kernel's CPU limits."""
 
-_STOP_S = 10.0
+_PROGRAM_STOP_S = 10.0
 
 
 class BenchError(Exception):
@@ -127,7 +128,7 @@ def programs(
             process.terminate()
         for process in running.values():
             try:
-                process.wait(_STOP_S)
+                process.wait(_PROGRAM_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from experiments.bench.peers import Durability, N, Running
+from experiments.bench.peers import PEER_SERVERS, Durability, Running
 from experiments.bench.processes import free_ports
 from experiments.bench.roles import described, lacking, started
 from experiments.bench.stores import RedisStore
 
-START_S = 15.0
+REDIS_START_S = 15.0
 _AOF_NOTE = (
     "the primary's fsync comes before the answer; replicas acknowledge to WAIT what they have in "
     "memory (WAITAOF came with Redis 7.2)"
@@ -39,7 +39,7 @@ class Redis(Struct, frozen=True):
     value_bytes_max: int | None = None
     fails_over: bool = False
     warm_up_s: float = 0.0
-    n: int = N
+    n: int = PEER_SERVERS
 
     def missing(self) -> str | None:
         """Say how to install Redis.
@@ -57,7 +57,7 @@ class Redis(Struct, frozen=True):
             name: described("redis", name, self._given(directory / name, port, ports[0], names))
             for name, port in zip(names, ports, strict=True)
         }
-        with started(directory, hosts, START_S) as servers:
+        with started(directory, hosts, REDIS_START_S) as servers:
             yield Running(
                 RedisStore(f"127.0.0.1:{ports[0]}", self.wait),
                 servers,

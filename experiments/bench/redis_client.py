@@ -16,7 +16,7 @@ from experiments.bench.stores import RedisStore
 WAIT_MS = 10_000
 """Timeout of WAIT: a write without enough replicas by this time has failed."""
 
-_CRLF = b"\r\n"
+CRLF = b"\r\n"
 
 
 class Connection(asyncio.Protocol):
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
             data = b"".join(self._parts)
         if self._reading:
             self._read(data)
-        elif data.count(_CRLF) < self._lines_of(data):
+        elif data.count(CRLF) < self._lines_of(data):
             self._parts, self._size, self._needed = [data], len(data), len(data) + 1
         else:
             self._written(data)
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         if value is None:
             self.transport.write(b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key))
         else:
-            self.transport.writelines((self._head(key, value), value, _CRLF + self._waiting))
+            self.transport.writelines((self._head(key, value), value, CRLF + self._waiting))
 
     def _lines_of(self, data: bytes) -> int:
         """Return the number of lines of an answer to a write that begins with `data`."""
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         assert self._loop is not None
-        line = data.find(_CRLF)
+        line = data.find(CRLF)
         if line >= 0 and data[:1] == b"$" and (length := int(data[1:line])) >= 0:
             begin = line + 2
             if len(data) < begin + length + 2:
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
 
     def _written(self, data: bytes) -> None:
         assert self._loop is not None
-        first, *rest = data.split(_CRLF)
+        first, *rest = data.split(CRLF)
         self.acknowledged = int(rest[0][1:]) if self._wait and rest[0][:1] == b":" else None
         if first != b"+OK":
             self._loop.failed(first.decode(errors="replace"))
@@ -146,8 +146,8 @@ class StreamConnection(Connection):
         return b"*5\r\n$4\r\nXADD\r\n$3\r\nlog\r\n$1\r\n*\r\n$1\r\ne\r\n$%d\r\n" % len(value)
 
     def _written(self, data: bytes) -> None:
-        length, _, rest = data.partition(_CRLF)
-        super()._written(b"+OK" + rest[rest.find(_CRLF) :] if length[:1] == b"$" else data)
+        length, _, rest = data.partition(CRLF)
+        super()._written(b"+OK" + rest[rest.find(CRLF) :] if length[:1] == b"$" else data)
 
 
 class Connections:

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from ares.model.units import MIB
 from experiments.bench.load import Measured
 from experiments.bench.processes import resident_bytes
-
-MIB = 2**20
 
 
 class Sample(Struct, frozen=True):

@@ -28,7 +28,7 @@ from experiments.bench.scale_load import clients, keys, servers, values
 from experiments.bench.text import number
 
 Section = Callable[[bool], Iterator[Sample]]
-SECTIONS: dict[str, tuple[str, Section]] = {
+SCALE_SECTIONS: dict[str, tuple[str, Section]] = {
     "empty": ("A server that holds nothing", empty),
     "clients": ("Readers and writers of one object, each a process of its own", clients),
     "keys": ("Keys of 10 bytes, ABD n=5", keys),
@@ -48,7 +48,7 @@ def text(samples: Sequence[Sample]) -> str:
     """Return a line for each sample."""
     lines: list[str] = []
     for section in dict.fromkeys(sample.section for sample in samples):
-        lines += ["", SECTIONS[section][0]]
+        lines += ["", SCALE_SECTIONS[section][0]]
         lines += [told(sample) for sample in samples if sample.section == section]
     return "\n".join(lines).strip() + "\n"
 
@@ -72,7 +72,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         "--full", action="store_true", help="all sizes; without it what ends in minutes"
     )
     parser.add_argument(
-        "--only", help=f"these sections, with commas between them: {','.join(SECTIONS)}"
+        "--only", help=f"these sections, with commas between them: {','.join(SCALE_SECTIONS)}"
     )
     parser.add_argument(
         "--out",
@@ -86,12 +86,12 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status."""
     given = arguments(words)
-    wanted = given.only.split(",") if given.only else list(SECTIONS)
-    if unknown := set(wanted) - set(SECTIONS):
-        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(SECTIONS)}")
+    wanted = given.only.split(",") if given.only else list(SCALE_SECTIONS)
+    if unknown := set(wanted) - set(SCALE_SECTIONS):
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(SCALE_SECTIONS)}")
     samples: list[Sample] = []
     for name in wanted:
-        title, section = SECTIONS[name]
+        title, section = SCALE_SECTIONS[name]
         print(f"\n{title}", flush=True)
         for sample in section(given.full):
             samples.append(sample)
@@ -102,7 +102,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     (given.out / "scale.txt").write_text(text(samples))
     write_samples(
-        given.out, samples, {name: title for name, (title, _) in SECTIONS.items()}, machine()
+        given.out, samples, {name: title for name, (title, _) in SCALE_SECTIONS.items()}, machine()
     )
     print(f"\nwrote {given.out}/scale.json, scale.txt and {make_page(given.out).name}")
     return 1 if any(sample.wrong for sample in samples) else 0

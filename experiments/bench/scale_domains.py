@@ -15,7 +15,7 @@ from experiments.bench.processes import cpu_of
 from experiments.bench.samples import MIB, Sample, resident_mib
 from experiments.cluster import local_cluster
 
-AT_ONCE = 16
+DOMAINS_AT_ONCE = 16
 _COUNTS = (1, 10, 100)
 _COUNTS_FULL = (*_COUNTS, 1_000, 10_000)
 _USES = 400
@@ -68,14 +68,14 @@ async def _grown(
 
 
 async def _in_turns(work: Sequence[Coroutine[None, None, None]]) -> None:
-    """Run the coroutines, AT_ONCE at a time."""
+    """Run the coroutines, DOMAINS_AT_ONCE at a time."""
     left = iter(work)
 
     async def worker() -> None:
         for one in left:
             await one
 
-    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(worker() for _ in range(DOMAINS_AT_ONCE)))
 
 
 async def _make(store: Manager, number: int) -> None:

@@ -12,7 +12,7 @@ from experiments.bench.processes import cpu_s
 from experiments.bench.samples import Sample, resident_mib
 
 STARTS = 5
-IDLE_S = 3.0
+EMPTY_IDLE_S = 3.0
 
 
 def empty(full: bool) -> Iterator[Sample]:
@@ -59,8 +59,8 @@ def _started(durability: str, words: list[str]) -> dict[str, float]:
                 ready_s, taken_s = time.perf_counter() - began_s, cpu_s(process.pid)
                 time.sleep(0.5)
                 idle_from_s = cpu_s(process.pid)
-                time.sleep(IDLE_S)
-                idle = (cpu_s(process.pid) - idle_from_s) / IDLE_S
+                time.sleep(EMPTY_IDLE_S)
+                idle = (cpu_s(process.pid) - idle_from_s) / EMPTY_IDLE_S
                 return {
                     "s to start": ready_s,
                     "s CPU to start": taken_s,

@@ -17,14 +17,14 @@ from experiments.bench.samples import MIB, Sample, load_figures, resident_mib
 from experiments.bench.stores import AresStore, Store
 from experiments.bench.workload import Workload
 
-SECONDS, WARM_S = 2.0, 0.5
-IDLE_S = 3.0
+SCALE_S, SCALE_WARM_S = 2.0, 0.5
+LOADED_IDLE_S = 3.0
 SLOWEST_MIB_S = 16.0
 """Smallest rate for which a large value gets enough time."""
 
 # Readers and writers.
-_CLIENTS = ((1, 1), (10, 4), (40, 10))  # readers and writers
-_CLIENTS_FULL = (*_CLIENTS, (100, 20), (250, 20))
+_READERS_AND_WRITERS = ((1, 1), (10, 4), (40, 10))  # readers and writers
+_CLIENTS_FULL = (*_READERS_AND_WRITERS, (100, 20), (250, 20))
 _KEYS = (1_000, 10_000, 50_000)
 _KEYS_FULL = (1_000, 10_000, 100_000, 1_000_000)
 _SERVERS = (3, 5, 9, 15)
@@ -39,7 +39,7 @@ def clients(full: bool) -> Iterator[Sample]:
     Every client is a separate process with a separate connection, and only reads or only writes.
     """
     for dap in ("abd", "ec"):
-        for readers, writers in _CLIENTS_FULL if full else _CLIENTS:
+        for readers, writers in _CLIENTS_FULL if full else _READERS_AND_WRITERS:
             count = readers + writers
             workload = Workload(count, keys=1)
             with (
@@ -52,7 +52,7 @@ def clients(full: bool) -> Iterator[Sample]:
                 measured = load.run(
                     running.store,
                     workload,
-                    LoadExtent(2 * WARM_S, 2 * SECONDS),
+                    LoadExtent(2 * SCALE_WARM_S, 2 * SCALE_S),
                     running.servers,
                     shares=shares,
                 )
@@ -78,10 +78,10 @@ def keys(full: bool) -> Iterator[Sample]:
             load.preload_once(running.store, workload)
             filled_s, filled = time.perf_counter() - began_s, cpu_of(pids)
             measured = load.run(
-                running.store, workload, LoadExtent(WARM_S, SECONDS), running.servers
+                running.store, workload, LoadExtent(SCALE_WARM_S, SCALE_S), running.servers
             )
             idle_from = cpu_of(pids)
-            time.sleep(IDLE_S)
+            time.sleep(LOADED_IDLE_S)
             idle_s = sum(cpu_of(pids).values()) - sum(idle_from.values())
             figures = load_figures(measured) | {
                 "us to write first": filled_s / count * 1e6,
@@ -91,7 +91,7 @@ def keys(full: bool) -> Iterator[Sample]:
                 "bytes per key and server": (sum(map(resident_bytes, pids)) - empty_bytes)
                 / count
                 / len(pids),
-                "idle CPU of a server, %": idle_s / IDLE_S / len(pids) * 100,
+                "idle CPU of a server, %": idle_s / LOADED_IDLE_S / len(pids) * 100,
             }
             yield Sample("keys", "ABD n=5", "keys", count, figures, list(measured.wrong))
 
@@ -109,7 +109,7 @@ def servers(full: bool) -> Iterator[Sample]:
             ):
                 load.preload_once(running.store, workload)
                 measured = load.run(
-                    running.store, workload, LoadExtent(WARM_S, SECONDS), running.servers
+                    running.store, workload, LoadExtent(SCALE_WARM_S, SCALE_S), running.servers
                 )
             label = "ABD" if dap == "abd" else "EC k=(n-1)/2"
             yield Sample(
@@ -131,9 +131,9 @@ def values(full: bool) -> Iterator[Sample]:
                 generators(1) as load,
             ):
                 load.preload_once(running.store, workload)
-                seconds = SECONDS + 8 * size / MIB / SLOWEST_MIB_S
+                seconds = SCALE_S + 8 * size / MIB / SLOWEST_MIB_S
                 measured = load.run(
-                    running.store, workload, LoadExtent(WARM_S, seconds), running.servers
+                    running.store, workload, LoadExtent(SCALE_WARM_S, seconds), running.servers
                 )
                 figures = load_figures(measured) | {
                     "MiB/s": measured.per_s * size / MIB,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-HEAD = struct.Struct(">HQ")
+VALUE_HEAD = struct.Struct(">HQ")
 PRELOADER = 0
 """Writer of the initial values; write number i goes to key i."""
 
@@ -36,20 +36,22 @@ class Values:
     """
 
     def __init__(self, size: int, keys: int) -> None:
-        if size < HEAD.size:
+        if size < VALUE_HEAD.size:
             raise ValueError(
-                f"values have {HEAD.size} bytes at least, to tell who wrote them; {size} were "
-                "asked for"
+                f"values have {VALUE_HEAD.size} bytes at least, to tell who wrote them; {size} "
+                "were asked for"
             )
         self.size = size
         self._keys = keys
-        filling = size - HEAD.size
+        filling = size - VALUE_HEAD.size
         source = random.Random(_SHARED_SEED).randbytes(filling + _PHASES)
         self._fillings = [memoryview(source)[phase : phase + filling] for phase in range(_PHASES)]
 
     def make(self, writer: int, number: int) -> bytes:
         """Return the value of the write."""
-        return b"".join((HEAD.pack(writer, number), self._fillings[(writer + number) % _PHASES]))
+        return b"".join(
+            (VALUE_HEAD.pack(writer, number), self._fillings[(writer + number) % _PHASES])
+        )
 
     def writer_of(self, value: bytes, key: int) -> tuple[int, int] | None:
         """Return writer and number of the write of ``key`` with this value, or `None`.
@@ -58,7 +60,7 @@ class Values:
         """
         if len(value) != self.size:
             return None
-        writer, number = HEAD.unpack_from(value)
+        writer, number = VALUE_HEAD.unpack_from(value)
         if key_of(writer, number, self._keys) != key or not value.endswith(
             self._fillings[(writer + number) % _PHASES]
         ):

@@ -2,7 +2,8 @@
 
 from msgspec import Struct
 
-KIB, MIB = 1024, 1024 * 1024
+from ares.model.units import KIB, MIB
+
 KEY_DIGITS = 13
 KEYSPACE_BYTES_MAX = 64 * MIB
 """Largest size of all keys of a store, times the copies: large values have fewer than 1000 keys."""
@@ -56,8 +57,8 @@ def size_text(size: int) -> str:
     return f"{size} B"
 
 
-SMALL = tuple(workload(clients) for clients in (1, 32, 100, 256))
-FULL = (*SMALL, workload(100, KIB), workload(5, MIB), workload(5, 8 * MIB))
-QUICK = (workload(1), workload(100), workload(5, MIB))
+SMALL_WORKLOADS = tuple(workload(clients) for clients in (1, 32, 100, 256))
+FULL_WORKLOADS = (*SMALL_WORKLOADS, workload(100, KIB), workload(5, MIB), workload(5, 8 * MIB))
+QUICK_WORKLOADS = (workload(1), workload(100), workload(5, MIB))
 FAULTED = workload(100)
 """Workload while a replica is slow or gone."""

@@ -21,7 +21,7 @@ from experiments.measuring import Table
 from experiments.rounds.commands import RESULTS
 from experiments.rounds.scenario import SCALES
 
-PARTS = ("speed", "peers", "faults", "figures", "size")
+LOG_PARTS = ("speed", "peers", "faults", "figures", "size")
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     )
     parser.add_argument("--scale", choices=SCALES, default="quick")
     parser.add_argument(
-        "--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}"
+        "--only", default=",".join(LOG_PARTS), metavar="PART,...", help=f"of {', '.join(LOG_PARTS)}"
     )
     parser.add_argument(
         "--results",
@@ -41,7 +41,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     chosen = given.only.split(",")
-    if unknown := set(chosen) - set(PARTS):
+    if unknown := set(chosen) - set(LOG_PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     end_on_sigterm()
     table = Table()

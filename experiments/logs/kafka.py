@@ -15,9 +15,9 @@ from pathlib import Path
 from experiments.bench.processes import NotStarted, await_that, free_ports, programs
 from experiments.bench.stores import Coroutines
 
-N = 3
+KAFKA_SERVERS = 3
 TOPIC = "measured"
-START_S = 90.0
+KAFKA_START_S = 90.0
 CLUSTER = "AAAAAAAAQACAAAAAAAAAAA"
 """An identity as Kafka writes them: 16 bytes in base64."""
 
@@ -49,11 +49,15 @@ def missing() -> str | None:
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
     """Run the servers; yield their addresses, with commas, and their pids."""
-    ports = free_ports(2 * N)
-    voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports[N:]))
+    ports = free_ports(2 * KAFKA_SERVERS)
+    voters = ",".join(
+        f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports[KAFKA_SERVERS:])
+    )
     java = ["java", *_JAVA, "-cp", f"{jars()}/*"]
     commands: dict[str, list[str]] = {}
-    for number, (port, voter) in enumerate(zip(ports[:N], ports[N:], strict=True)):
+    for number, (port, voter) in enumerate(
+        zip(ports[:KAFKA_SERVERS], ports[KAFKA_SERVERS:], strict=True)
+    ):
         file = directory / f"k{number}.properties"
         told = {
             "process.roles": "broker,controller",
@@ -66,7 +70,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
             "log.dirs": directory / f"k{number}",
             "log.flush.interval.messages": 1,
             "min.insync.replicas": 2,
-            "offsets.topic.replication.factor": N,
+            "offsets.topic.replication.factor": KAFKA_SERVERS,
         }
         file.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
         made = subprocess.run(
@@ -85,10 +89,10 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
         await_that(
             lambda: log.exists() and b"Kafka Server started" in log.read_bytes(),
             "that Kafka serves",
-            START_S,
+            KAFKA_START_S,
             log,
         )
-        yield ",".join(f"127.0.0.1:{port}" for port in ports[:N]), servers
+        yield ",".join(f"127.0.0.1:{port}" for port in ports[:KAFKA_SERVERS]), servers
 
 
 class KafkaLog:
@@ -116,7 +120,7 @@ async def kafka_clients(addresses: str) -> Coroutines:
     await admin.start()
     try:
         with contextlib.suppress(TopicAlreadyExistsError):
-            await admin.create_topics([NewTopic(TOPIC, 1, N)])
+            await admin.create_topics([NewTopic(TOPIC, 1, KAFKA_SERVERS)])
     finally:
         await admin.close()
     producer = AIOKafkaProducer(bootstrap_servers=addresses, acks="all")

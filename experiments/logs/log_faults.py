@@ -21,14 +21,14 @@ from experiments.cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pid_of
 from experiments.measuring import Table
 
-VICTIMS = {"head": 0, "middle": 1, "tail": 2}
-SERVERS = 4
-MOVED = {"quick": 50_000, "paper": 1_000_000}
-ENTRY = bytes(256)
-BATCH = 1000
-PAUSE_S = 0.002
+FAULT_VICTIMS = {"head": 0, "middle": 1, "tail": 2}
+FAULT_SERVERS = 4
+MOVED_ENTRIES = {"quick": 50_000, "paper": 1_000_000}
+FAULT_ENTRY = bytes(256)
+FAULT_BATCH = 1000
+FAULT_PAUSE_S = 0.002
 RUN_S = 1.0
-KNOWN_S, FOUND_S = 12.0, 8.0
+KNOWN_S, FAULT_FOUND_S = 12.0, 8.0
 """Seconds until the autopilot knows a new log, and until it has made a chain without a dead server.
 """
 
@@ -39,24 +39,27 @@ def measure_faults(table: Table, scale: str) -> None:
         "A server of a chain of 3 is killed, and the chain is formed without it by the next "
         "command: time without appends"
     )
-    for victim, place in VICTIMS.items():
+    for victim, place in FAULT_VICTIMS.items():
         with local_cluster(
-            SERVERS, "abd", consensus=1, options=ClusterOptions(durability="fsync")
+            FAULT_SERVERS, "abd", consensus=1, options=ClusterOptions(durability="fsync")
         ) as file:
             table.line(f"killed: {victim}", [run(_failed_over(file, place))], "s")
     table.section(
         "The same, where the autopilot finds it out; with the leading member: that is killed at "
         "the same moment"
     )
-    for (victim, place), with_leader in itertools.product(VICTIMS.items(), (False, True)):
+    for (victim, place), with_leader in itertools.product(FAULT_VICTIMS.items(), (False, True)):
         with local_cluster(
-            SERVERS, "abd", consensus=3, options=ClusterOptions(durability="fsync", autopilot=True)
+            FAULT_SERVERS,
+            "abd",
+            consensus=3,
+            options=ClusterOptions(durability="fsync", autopilot=True),
         ) as file:
             killed = f"killed: {victim}{' and the leading member' if with_leader else ''}"
-            table.line(killed, [run(_failed_over(file, place, FOUND_S, with_leader))], "s")
+            table.line(killed, [run(_failed_over(file, place, FAULT_FOUND_S, with_leader))], "s")
     table.section("All entries move to three other servers, fsync")
     with local_cluster(6, "abd", consensus=1, options=ClusterOptions(durability="fsync")) as file:
-        run(_moved(table, file, MOVED[scale]))
+        run(_moved(table, file, MOVED_ENTRIES[scale]))
 
 
 async def _failed_over(
@@ -67,7 +70,7 @@ async def _failed_over(
     ``found_s`` is the time for the autopilot to find the fault; with 0 a command forms the chain at
     once, without an autopilot.
     """
-    names = [f"s{number}" for number in range(SERVERS)]
+    names = [f"s{number}" for number in range(FAULT_SERVERS)]
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "events", names[:3])
         ends: list[float] = []
@@ -97,18 +100,18 @@ async def _leader(file: Path) -> str:
 async def _append(log: Log, ends: list[float]) -> None:
     while True:
         try:
-            await log.append(ENTRY)
+            await log.append(FAULT_ENTRY)
             ends.append(time.perf_counter())
         except AppendUncertain:
             pass
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(FAULT_PAUSE_S)
 
 
 async def _moved(table: Table, file: Path, count: int) -> None:
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "events", ["s0", "s1", "s2"])
-        for _ in range(count // BATCH):
-            await log.append_many([ENTRY] * BATCH)
+        for _ in range(count // FAULT_BATCH):
+            await log.append_many([FAULT_ENTRY] * FAULT_BATCH)
         ends: list[float] = []
         appending = asyncio.ensure_future(_append(log, ends))
         begin_s = time.perf_counter()
@@ -122,8 +125,8 @@ async def _moved(table: Table, file: Path, count: int) -> None:
             appending.cancel()
             await asyncio.gather(appending, return_exceptions=True)
     table.line(
-        f"{count:,} entries of {len(ENTRY)} B to each of three servers",
-        [count * len(ENTRY) / took_s / 2**20],
+        f"{count:,} entries of {len(FAULT_ENTRY)} B to each of three servers",
+        [count * len(FAULT_ENTRY) / took_s / 2**20],
         "MiB/s each",
     )
     table.line(

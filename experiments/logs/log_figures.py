@@ -27,12 +27,12 @@ from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.measured_points import began, write_load
 from experiments.bench.stores import Coroutines
 from experiments.cluster import local_cluster
-from experiments.logs.log_plan import EXTENTS, SCENARIO, SERVERS, Extent, LogRun, runs
+from experiments.logs.log_plan import LOG_EXTENTS, LOG_SERVERS, LOG_STUDY, Extent, LogRun, runs
 from experiments.logs.log_work import LogWork, OurLog, Together, go_through, latency
 from experiments.measuring import Table
 from experiments.rounds.provenance import provenance
 
-KEPT = 4000
+KEPT_BEFORE_POINT = 4000
 """Number of entries in a log before a point."""
 
 
@@ -50,10 +50,10 @@ def measure_figures(table: Table, scale: str, results: Path) -> None:
     """Measure all points of the scale, into runs under ``results`` and the database."""
     table.section("What the thesis draws: windows, shares of reads, chains, intervals, sizes")
     made = []
-    with local_cluster(SERVERS, "abd", consensus=1) as file:
-        for iteration in range(1, EXTENTS[scale].iterations + 1):
+    with local_cluster(LOG_SERVERS, "abd", consensus=1) as file:
+        for iteration in range(1, LOG_EXTENTS[scale].iterations + 1):
             for each in runs(scale):
-                file_of_run = run(_measured(table, file, each, EXTENTS[scale]))
+                file_of_run = run(_measured(table, file, each, LOG_EXTENTS[scale]))
                 made.append(_written(results, each, iteration, file_of_run))
     subprocess.run(
         python("-m", "ares", "results", "import", *made, "--into", results / "results.db"),
@@ -63,10 +63,10 @@ def measure_figures(table: Table, scale: str, results: Path) -> None:
 
 
 def _written(results: Path, each: LogRun, iteration: int, file: LoadFile) -> Path:
-    directory = results / SCENARIO / f"{each.name}_{iteration}"
+    directory = results / LOG_STUDY / f"{each.name}_{iteration}"
     directory.mkdir(parents=True, exist_ok=True)
     about = {
-        "scenario": SCENARIO,
+        "scenario": LOG_STUDY,
         "algorithm": each.protocol,
         "iteration": iteration,
         "servers": each.servers,
@@ -126,10 +126,10 @@ async def _point(
 ) -> LoadPoint:
     entry, log = bytes(each.object_size), logs[0]
     tail = await log.tail()
-    while tail < KEPT or tail % KEPT:
-        count = min(500, KEPT - tail % KEPT)
+    while tail < KEPT_BEFORE_POINT or tail % KEPT_BEFORE_POINT:
+        count = min(500, KEPT_BEFORE_POINT - tail % KEPT_BEFORE_POINT)
         tail = await log.append_many([entry] * count) + count
-    await log.trim(tail - KEPT)
+    await log.trim(tail - KEPT_BEFORE_POINT)
     begin_s, asked = time.perf_counter(), states_asked(file)
     work = LogWork(
         entry,
@@ -137,7 +137,7 @@ async def _point(
         begin_s + extent.seconds,
         each.read_share,
         each.interval,
-        tail - KEPT,
+        tail - KEPT_BEFORE_POINT,
         tail - 1,
     )
     clients = [

@@ -34,13 +34,13 @@ PEERS: dict[Durability, tuple[str, ...]] = {
     "fsync": (OURS, "etcd", "redis-stream", "nats", "kafka"),
     "memory": (OURS, "redis-stream"),
 }
-IN_FLIGHT = (1, 100)
-SECONDS = {"quick": 1.0, "paper": 5.0}
-ROUNDS = {"quick": 3, "paper": 5}
+PEER_IN_FLIGHT = (1, 100)
+PEER_S = {"quick": 1.0, "paper": 5.0}
+PEER_ROUNDS = {"quick": 3, "paper": 5}
 COUNT_MAX = 60_000
-ENTRY = bytes(256)
-_PROGRAMS = {"nats": nats, "kafka": kafka}
-_CLIENTS = {"nats": nats_clients, "kafka": kafka_clients}
+PEER_ENTRY = bytes(256)
+_PEER_PROGRAMS = {"nats": nats, "kafka": kafka}
+_PEER_CLIENTS = {"nats": nats_clients, "kafka": kafka_clients}
 Server = tuple[object, dict[str, int]]
 
 
@@ -66,8 +66,8 @@ def measure_peers(table: Table, scale: str) -> None:
                     )
                 except NotStarted as error:
                     table.note(f"without {name}: {error}")
-            for in_flight in IN_FLIGHT:
-                run(_measured(table, stores, in_flight, SECONDS[scale], ROUNDS[scale]))
+            for in_flight in PEER_IN_FLIGHT:
+                run(_measured(table, stores, in_flight, PEER_S[scale], PEER_ROUNDS[scale]))
 
 
 async def _measured(
@@ -77,7 +77,9 @@ async def _measured(
     async with AsyncExitStack() as closing:
         for number in range(rounds + 1):
             for name, (store, servers) in stores.items():
-                work = LogWork(ENTRY, COUNT_MAX, time.perf_counter() + (seconds if number else 0.3))
+                work = LogWork(
+                    PEER_ENTRY, COUNT_MAX, time.perf_counter() + (seconds if number else 0.3)
+                )
                 clients = await closing.enter_async_context(
                     _connected(name, store, work, in_flight)
                 )
@@ -98,8 +100,8 @@ async def _measured(
 
 
 def _missing(name: str, durability: Durability) -> str | None:
-    if name in _PROGRAMS:
-        return _PROGRAMS[name].missing()
+    if name in _PEER_PROGRAMS:
+        return _PEER_PROGRAMS[name].missing()
     return (
         None
         if name == OURS
@@ -118,8 +120,8 @@ def _running(name: str, directory: Path, durability: Durability) -> Iterator[Ser
             3, "abd", consensus=1, options=ClusterOptions(durability=durability)
         ) as file:
             yield file, pids_of(file)
-    elif name in _PROGRAMS:
-        with _PROGRAMS[name].running(directory) as server:
+    elif name in _PEER_PROGRAMS:
+        with _PEER_PROGRAMS[name].running(directory) as server:
             yield server
     else:
         with (Etcd(n=3) if name == "etcd" else _redis(durability)).running(directory) as peer:
@@ -138,6 +140,6 @@ async def _connected(name: str, store: object, work: LogWork, count: int) -> Asy
         elif isinstance(store, RedisStore):
             clients = await redis_clients(store, count, StreamConnection)
         else:
-            clients = await _CLIENTS[name](str(store))
+            clients = await _PEER_CLIENTS[name](str(store))
         closing.push_async_callback(clients.close)
         yield clients

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from experiments.rounds.scenario import SCALES
 
-SCENARIO = "log"
-SERVERS = 5
+LOG_STUDY = "log"
+LOG_SERVERS = 5
 Protocol = Literal["CR", "CRAQ", "UCRAQ"]
-PROTOCOLS: tuple[Protocol, ...] = ("CR", "CRAQ", "UCRAQ")
+LOG_PROTOCOLS: tuple[Protocol, ...] = ("CR", "CRAQ", "UCRAQ")
 """Servers that answer reads: the tail; any server, committed entries; any server, all entries."""
 
 
@@ -58,7 +58,7 @@ class Extent(Struct, frozen=True):
     iterations: int
 
 
-EXTENTS = {
+LOG_EXTENTS = {
     "quick": Extent(
         (50, 500), (3, 5), (0.0, 0.5, 0.9, 0.95, 1.0), (16, 1024), (64, 256, 4096), 6000, 2.0, 2
     ),
@@ -73,22 +73,22 @@ EXTENTS = {
         2,
     ),
 }
-assert set(EXTENTS) == set(SCALES)
+assert set(LOG_EXTENTS) == set(SCALES)
 
 
 def runs(scale: str) -> Sequence[LogRun]:
     """Return all runs of a scale, without duplicates."""
-    return list(dict.fromkeys(_runs(EXTENTS[scale])))
+    return list(dict.fromkeys(_runs(LOG_EXTENTS[scale])))
 
 
 def _runs(extent: Extent) -> Iterator[LogRun]:
     """Yield the runs of Figs. 5.1 and 5.2; 5.3 to 5.5; 5.6; 5.8."""
     for protocol, servers, share in itertools.product(("CR", "CRAQ"), extent.chains, (0.0, 1.0)):
         yield LogRun(protocol, servers, read_share=share, windows=extent.windows)  # type: ignore[arg-type]
-    for protocol, servers, share in itertools.product(PROTOCOLS, extent.chains, extent.shares):
+    for protocol, servers, share in itertools.product(LOG_PROTOCOLS, extent.chains, extent.shares):
         if share not in (0.0, 1.0) or protocol == "UCRAQ":
             yield LogRun(protocol, servers, read_share=share)
-    for protocol, interval in itertools.product(PROTOCOLS, extent.intervals):
+    for protocol, interval in itertools.product(LOG_PROTOCOLS, extent.intervals):
         yield LogRun(protocol, read_share=0.5, interval=interval)
-    for protocol, size, share in itertools.product(PROTOCOLS, extent.sizes, (0.5, 0.95)):
+    for protocol, size, share in itertools.product(LOG_PROTOCOLS, extent.sizes, (0.5, 0.95)):
         yield LogRun(protocol, 4, size, share)

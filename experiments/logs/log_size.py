@@ -7,24 +7,24 @@ from pathlib import Path
 
 from ares.client.shared_log import Log
 from ares.model.errors import AresError
+from ares.model.units import MIB
 from ares.platform.loop import run
 from experiments.bench.processes import resident_bytes
 from experiments.cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pids_of
 from experiments.measuring import Goal, Table, timed
 
-MIB = 1 << 20
 SIZE_MIB = {"quick": 256, "paper": 10 * 1024}
-ENTRY = bytes(1024)
+SIZE_ENTRY = bytes(1024)
 PIECE = 64
 """Entries of an append: the batch that is usual with many appending clients, too."""
 
-IN_FLIGHT = 32
-FOLLOWED = 65_536
+SIZE_IN_FLIGHT = 32
+FOLLOWED_ENTRIES = 65_536
 """Number of entries that are followed: 64 MiB."""
 
 READ = 2000
-MEMORY = Goal(300)
+MEMORY_GOAL = Goal(300)
 """Largest good memory of a server, in MiB."""
 
 
@@ -32,7 +32,7 @@ def measure_size(table: Table, scale: str) -> None:
     """Measure a chain of three with fsync."""
     table.section(f"A log of {SIZE_MIB[scale]} MiB on disk, chain of 3, entries of 1 KiB, fsync")
     with local_cluster(3, "abd", consensus=1, options=ClusterOptions(durability="fsync")) as file:
-        run(_size(table, file, SIZE_MIB[scale] * MIB // len(ENTRY)))
+        run(_size(table, file, SIZE_MIB[scale] * MIB // len(SIZE_ENTRY)))
 
 
 async def _size(table: Table, file: Path, count: int) -> None:
@@ -40,10 +40,14 @@ async def _size(table: Table, file: Path, count: int) -> None:
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "large", list(servers))
         seconds, _ = await timed(_write(log, count))
-        table.line("written", [count * len(ENTRY) / MIB / seconds], "MiB/s")
+        table.line("written", [count * len(SIZE_ENTRY) / MIB / seconds], "MiB/s")
         _tell(table, servers, "written")
         seconds, _ = await timed(_follow(log, count // 2))
-        table.line("followed from the middle", [FOLLOWED * len(ENTRY) / MIB / seconds], "MiB/s")
+        table.line(
+            "followed from the middle",
+            [FOLLOWED_ENTRIES * len(SIZE_ENTRY) / MIB / seconds],
+            "MiB/s",
+        )
         seconds, _ = await timed(_read(log, count))
         table.line("read anywhere, one entry at a time, 100 in flight", [READ / seconds], "/s")
         _tell(table, servers, "written and read")
@@ -54,24 +58,24 @@ def _tell(table: Table, servers: dict[str, int], when: str) -> None:
         f"memory of the largest server, {when}",
         [max(map(resident_bytes, servers.values())) / MIB],
         "MiB",
-        MEMORY,
+        MEMORY_GOAL,
     )
 
 
 async def _write(log: Log, count: int) -> None:
-    pieces = iter([[ENTRY] * PIECE] * (count // PIECE))
+    pieces = iter([[SIZE_ENTRY] * PIECE] * (count // PIECE))
 
     async def write() -> None:
         for piece in pieces:
             await log.append_many(piece)
 
-    await asyncio.gather(*(write() for _ in range(IN_FLIGHT)))
+    await asyncio.gather(*(write() for _ in range(SIZE_IN_FLIGHT)))
 
 
 async def _follow(log: Log, first: int) -> None:
     async with aclosing(log.follow(first)) as entries:
         async for position, _ in entries:
-            if position == first + FOLLOWED - 1:
+            if position == first + FOLLOWED_ENTRIES - 1:
                 return
 
 
@@ -80,7 +84,7 @@ async def _read(log: Log, tail: int) -> None:
 
     async def read() -> None:
         for position in positions:
-            if await log.read(position) != ENTRY:
+            if await log.read(position) != SIZE_ENTRY:
                 raise AresError(f"position {position} has another entry")
 
     await asyncio.gather(*(read() for _ in range(100)))

@@ -20,20 +20,22 @@ from experiments.logs.log_figures import opened, pids_of
 from experiments.logs.log_work import LogWork, OurLog, Spending, Spent, go_through, latency
 from experiments.measuring import Goal, Table
 
-ENTRY = bytes(256)
-IN_FLIGHT = 100
+SPEED_ENTRY = bytes(256)
+SPEED_IN_FLIGHT = 100
 COUNT = {"quick": 20_000, "paper": 100_000}
 LIMIT_S = {"quick": 4.0, "paper": 20.0}
-CHAIN = ["s0", "s1", "s2"]
+SPEED_CHAIN = ["s0", "s1", "s2"]
 APPENDS = {"memory": Goal(40_000, at_most=False), "fsync": Goal(15_000, at_most=False)}
-READS = Goal(60_000, at_most=False)
-FOLLOWED = Goal(1_000_000, at_most=False)
+READS_GOAL = Goal(60_000, at_most=False)
+FOLLOWED_GOAL = Goal(1_000_000, at_most=False)
 
 
 def measure_speed(table: Table, scale: str) -> None:
     """Measure chains of three, in memory and with fsync."""
     for durability in APPENDS:
-        table.section(f"One client process, chain of 3, 256 B, {IN_FLIGHT} in flight, {durability}")
+        table.section(
+            f"One client process, chain of 3, 256 B, {SPEED_IN_FLIGHT} in flight, {durability}"
+        )
         with local_cluster(
             3, "abd", consensus=1, options=ClusterOptions(durability=durability)
         ) as file:
@@ -45,7 +47,7 @@ async def _speed(
 ) -> None:
     servers = pids_of(file)
     async with AsyncExitStack() as closing:
-        log = await opened(closing, file, "speed", CHAIN)
+        log = await opened(closing, file, "speed", SPEED_CHAIN)
         await _load(log, servers, _work(COUNT[scale], 0.5))
         before, tail = sum(map(resident_bytes, servers.values())), await log.tail()
         work = _work(COUNT[scale], LIMIT_S[scale])
@@ -72,23 +74,23 @@ async def _speed(
             table,
             "reads in ranges of one",
             await _spent(servers, ranges.go, lambda: ranges.done),
-            READS,
+            READS_GOAL,
         )
         _tell(
             table,
             "entries followed",
             await _spent(servers, lambda: _follow(log, tail), lambda: tail),
-            FOLLOWED,
+            FOLLOWED_GOAL,
         )
 
 
 def _work(count: int, seconds: float, read_share: float = 0.0, newest: int = 0) -> LogWork:
     """Return work of at most ``count`` operations that ends ``seconds`` from now."""
-    return LogWork(ENTRY, count, time.perf_counter() + seconds, read_share, newest=newest)
+    return LogWork(SPEED_ENTRY, count, time.perf_counter() + seconds, read_share, newest=newest)
 
 
 async def _load(
-    log: Log, servers: Mapping[str, int], work: LogWork, at_once: int = IN_FLIGHT
+    log: Log, servers: Mapping[str, int], work: LogWork, at_once: int = SPEED_IN_FLIGHT
 ) -> Spent:
     clients = Coroutines(OurLog(log, work), (AresError,), log.close)
     return await go_through(clients, work, at_once, servers)
@@ -112,7 +114,7 @@ class _Ranges:
         self.done = 0
 
     async def go(self) -> None:
-        await asyncio.gather(*(self._through(number) for number in range(IN_FLIGHT)))
+        await asyncio.gather(*(self._through(number) for number in range(SPEED_IN_FLIGHT)))
 
     async def _through(self, position: int) -> None:
         while self.done < self._most and time.perf_counter() < self._end_s:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from experiments.bench.processes import await_that, free_ports, programs
 
-VERSION = "v2.15.2"
-N = 3
-START_S = 20.0
+NATS_VERSION = "v2.15.2"
+NATS_SERVERS = 3
+NATS_START_S = 20.0
 
 
 def binary() -> Path:
     """Return the path of the program."""
-    return Path.home() / ".cache" / "ares" / f"nats-server-{VERSION}"
+    return Path.home() / ".cache" / "ares" / f"nats-server-{NATS_VERSION}"
 
 
 def missing() -> str | None:
@@ -32,9 +32,9 @@ def missing() -> str | None:
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
     """Run three servers; yield the address of a server, and the pids of all."""
-    ports, names = free_ports(2 * N), [f"n{number}" for number in range(N)]
-    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports[N:])
-    for name, port, route in zip(names, ports[:N], ports[N:], strict=True):
+    ports, names = free_ports(2 * NATS_SERVERS), [f"n{number}" for number in range(NATS_SERVERS)]
+    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports[NATS_SERVERS:])
+    for name, port, route in zip(names, ports[:NATS_SERVERS], ports[NATS_SERVERS:], strict=True):
         cluster = f'cluster {{ name: measured, listen: "127.0.0.1:{route}", routes: [{routes}] }}'
         store = f'jetstream {{ store_dir: "{directory / name}", sync_interval: always }}'
         (directory / f"{name}.conf").write_text(
@@ -47,7 +47,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
         await_that(
             lambda: log.exists() and b"Server is ready" in log.read_bytes(),
             "that NATS serves",
-            START_S,
+            NATS_START_S,
             log,
         )
         yield f"127.0.0.1:{ports[0]}", servers

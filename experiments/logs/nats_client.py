@@ -9,11 +9,11 @@ import json
 from typing import Any, cast
 
 from experiments.bench.processes import NotStarted
+from experiments.bench.redis_client import CRLF
 from experiments.bench.stores import Coroutines
 
 STREAM, SUBJECT, REPLICAS = "measured", "entries", 3
-READY_S = 20.0
-_CRLF = b"\r\n"
+NATS_READY_S = 20.0
 
 
 class NatsError(Exception):
@@ -37,7 +37,7 @@ class NatsConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         data, at = self._rest + data, 0
-        while (end := data.find(_CRLF, at)) >= 0:
+        while (end := data.find(CRLF, at)) >= 0:
             line, begin = data[at:end], end + 2
             if line.startswith(b"MSG "):
                 _, subject, _, size = line.split()
@@ -62,7 +62,7 @@ class NatsConnection(asyncio.Protocol):
         number, future = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self._transport.writelines(
-            (b"PUB %b answers.%d %d\r\n" % (subject.encode(), number, len(content)), content, _CRLF)
+            (b"PUB %b answers.%d %d\r\n" % (subject.encode(), number, len(content)), content, CRLF)
         )
         return future
 
@@ -99,7 +99,7 @@ async def nats_clients(address: str) -> Coroutines:
     )
     wished = {"name": STREAM, "subjects": [SUBJECT], "num_replicas": REPLICAS, "storage": "file"}
     try:
-        async with asyncio.timeout(READY_S):
+        async with asyncio.timeout(NATS_READY_S):
             await _until(connection, f"$JS.API.STREAM.CREATE.{STREAM}", json.dumps(wished).encode())
             await _until(connection, SUBJECT, b"first")
     except TimeoutError as error:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from msgspec import Struct, structs
 
 from ares.model.errors import BadInput
+from experiments import CHECKOUT
 from experiments.rounds.layout import HostSeen, wanted
 from experiments.rounds.playing import environment, listed, program
 from experiments.rounds.scenario import Round
@@ -21,12 +22,11 @@ from experiments.testbeds import local, loopback
 from experiments.testbeds.plan import Testbed
 
 MADE = ("local", "processes")
-RESERVED = ("emulab", "fed4fire", "aws")
-DIRECTORY = "/var/lib/ares-round"
+RESERVED_BEDS = ("emulab", "fed4fire", "aws")
+ROUND_DIRECTORY = "/var/lib/ares-round"
 """Directory of a round on a host with a separate file system."""
 
-PROGRAM = "/var/lib/ares-round-program"
-_CHECKOUT = Path(__file__).parents[2]
+ROUND_PROGRAM = "/var/lib/ares-round-program"
 
 
 class Bed(Struct, frozen=True):
@@ -47,7 +47,9 @@ class Bed(Struct, frozen=True):
 
 
 def _home(host: HostSeen) -> str:
-    return f"{host.variables['ares_home']}/round" if "ares_home" in host.variables else DIRECTORY
+    return (
+        f"{host.variables['ares_home']}/round" if "ares_home" in host.variables else ROUND_DIRECTORY
+    )
 
 
 def seen(tree: Mapping[str, Any]) -> dict[str, HostSeen]:
@@ -80,9 +82,9 @@ class Beds:
         inventory: Path | None,
         clients_per_host: int,
     ) -> None:
-        if (name in RESERVED) != (inventory is not None):
+        if (name in RESERVED_BEDS) != (inventory is not None):
             raise BadInput(
-                f"--inventory FILE goes with {', '.join(RESERVED)}: `python -m experiments "
+                f"--inventory FILE goes with {', '.join(RESERVED_BEDS)}: `python -m experiments "
                 "inventory` makes one. Nothing was begun"
             )
         if name == "local" and (why := local.obstacle()):
@@ -114,15 +116,15 @@ class Beds:
     def _made(self, stack: ExitStack) -> Bed:
         ready: dict[str, Any] = {
             "ares_service_manager": "process",
-            "round_client_environment": {"PYTHONPATH": str(_CHECKOUT)},
+            "round_client_environment": {"PYTHONPATH": str(CHECKOUT)},
         }
         testbed: Testbed
         if self._inventory is not None:
             stack.enter_context(_alone(self._inventory))
             testbed = ReservedTestbed(self._inventory, self._place)
             ready |= {
-                "round_client_environment": {"PYTHONPATH": f"{PROGRAM}/experiments.zip"},
-                "round_program": PROGRAM,
+                "round_client_environment": {"PYTHONPATH": f"{ROUND_PROGRAM}/experiments.zip"},
+                "round_program": ROUND_PROGRAM,
             }
             ready |= {"round_program_archive": str(_archive(self._place / "experiments.zip"))}
         elif self.name == "local":
@@ -162,8 +164,8 @@ def _archive(path: Path) -> Path:
     Python imports from the archive.
     """
     with zipfile.ZipFile(path, "w") as archive:
-        for source in sorted((_CHECKOUT / "experiments").rglob("*.py")):
-            archive.write(source, source.relative_to(_CHECKOUT))
+        for source in sorted((CHECKOUT / "experiments").rglob("*.py")):
+            archive.write(source, source.relative_to(CHECKOUT))
     return path
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
-from experiments.rounds.beds import MADE, RESERVED
+from experiments.rounds.beds import MADE, RESERVED_BEDS
 from experiments.rounds.engine import Engine
 from experiments.rounds.scenario import SCALES, Round, Scenario, protocols_of, scenarios
 
@@ -60,7 +60,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     )
     running.add_argument(
         "--testbed",
-        choices=(*MADE, *RESERVED),
+        choices=(*MADE, *RESERVED_BEDS),
         default="processes",
         help="where the rounds run (default: processes of this machine)",
     )
@@ -68,7 +68,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--inventory",
         type=Path,
         metavar="FILE",
-        help=f"of {', '.join(RESERVED)}: made by `python -m experiments inventory`",
+        help=f"of {', '.join(RESERVED_BEDS)}: made by `python -m experiments inventory`",
     )
     running.add_argument(
         "--clients-per-host",

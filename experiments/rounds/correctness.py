@@ -17,7 +17,7 @@ from ares.model.errors import BadInput
 from ares.testing.verify.history import Event, dump, load
 from ares.testing.verify.linearizability import check
 
-SUFFIX = ".history"
+HISTORY_SUFFIX = ".history"
 NOT_JUDGED = ("COARES_ABD_F", "COARES_EC_F")
 HISTORY = "checked.history"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -40,7 +40,9 @@ class History:
     """
 
     def __init__(self, directory: Path, client: int, key: str) -> None:
-        self._file = (directory / f"client-{client}-{BOOT.read_text().strip()}{SUFFIX}").open("ab")
+        self._file = (
+            directory / f"client-{client}-{BOOT.read_text().strip()}{HISTORY_SUFFIX}"
+        ).open("ab")
         self._client, self._key = str(client), key
 
     def add(
@@ -89,7 +91,7 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
     """Return the verdict in a word or two, and the fault."""
     if described.get("algorithm") in NOT_JUDGED:
         return "not judged: a write of a file is several", None
-    paths = [path for path in sorted(directory.rglob(f"*{SUFFIX}")) if path.name != HISTORY]
+    paths = [path for path in sorted(directory.rglob(f"*{HISTORY_SUFFIX}")) if path.name != HISTORY]
     if not paths:
         return "undecided", "the clients left no history to check"
     machines = {path.stem.split("-", 2)[-1] for path in paths}

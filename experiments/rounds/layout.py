@@ -15,10 +15,10 @@ from ares.model.errors import BadInput
 from experiments.bench.stores import AresStore, CassandraStore, EtcdStore, RedisStore, Store
 from experiments.rounds.scenario import OF_ARES, Parameters, Round
 from experiments.rounds.worker import Role, Work
-from experiments.testbeds.plan import CLIENTS, HostPlan
+from experiments.testbeds.plan import CLIENT_GROUPS, HostPlan
 
 CLIENTS_PER_PROCESS = 10
-CONSENSUS = 3
+CONSENSUS_MEMBERS = 3
 """Number of consensus members, on the first servers, with reconfigurers; otherwise a single member.
 """
 
@@ -27,7 +27,7 @@ DISK_BYTES = 1 << 30
 """Size of the disk that a host gets if a fault fills the disk of a server."""
 
 PORTS = {"redis": 6379, "etcd": 2379, "cassandra": 9042}
-KEYSPACE = "bench"
+ROUND_KEYSPACE = "bench"
 PATTERNS = {
     "ares": r" ares server ",
     "redis": "redis-server",
@@ -93,7 +93,7 @@ def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
     """Return hosts for the round. Raises BadInput naming the parts that the testbed lacks."""
     parameters = round.parameters
     servers = _servers(parameters, [host for host in hosts.values() if "servers" in host.groups])
-    members = CONSENSUS if parameters.reconfigurers else 1
+    members = CONSENSUS_MEMBERS if parameters.reconfigurers else 1
     sites = (
         {parameters.client_site}
         if parameters.client_site
@@ -102,10 +102,12 @@ def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
     clients = {
         group: _clients(group, count, sites, hosts.values())
         for group, count in zip(
-            CLIENTS, (parameters.writers, parameters.readers, parameters.reconfigurers), strict=True
+            CLIENT_GROUPS,
+            (parameters.writers, parameters.readers, parameters.reconfigurers),
+            strict=True,
         )
     }
-    writers, readers, recons = (clients[group] for group in CLIENTS)
+    writers, readers, recons = (clients[group] for group in CLIENT_GROUPS)
     return Layout(
         servers, servers[:members] if round.protocol in OF_ARES else (), writers, readers, recons
     )
@@ -191,7 +193,7 @@ def wanted(rounds: Iterable[Round], clients_per_host: int) -> list[HostPlan]:
                 )
             )
         for group, count in zip(
-            CLIENTS,
+            CLIENT_GROUPS,
             map(max, *[_counts(round.parameters) for round in rounds], (0, 0, 0)),
             strict=True,
         ):
@@ -276,7 +278,9 @@ def store_of(round: Round, layout: Layout, hosts: Mapping[str, HostSeen], direct
         )
     if name == "etcd":
         return EtcdStore(tuple(f"{address}:{PORTS['etcd']}" for address in addresses))
-    return CassandraStore(tuple((address, PORTS["cassandra"]) for address in addresses), KEYSPACE)
+    return CassandraStore(
+        tuple((address, PORTS["cassandra"]) for address in addresses), ROUND_KEYSPACE
+    )
 
 
 def command(python: str, names: Sequence[str]) -> str:
@@ -343,6 +347,6 @@ def inventory_of(
             described[name]["round_data_directory"] = f"{DISK}/data"
     groups = {
         group: {"hosts": {name: {} for name in getattr(layout, group)}}
-        for group in ("servers", "consensus", *CLIENTS)
+        for group in ("servers", "consensus", *CLIENT_GROUPS)
     }
     return {"all": {"hosts": described, "vars": dict(variables), "children": groups}}

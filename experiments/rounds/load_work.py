@@ -23,7 +23,7 @@ from experiments.bench.workload import Workload, size_text
 from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
 from experiments.rounds.scenario import Load, Parameters
 
-WARM_S = 0.2
+LOAD_WARM_S = 0.2
 WARM_UP_S = 0.5
 
 
@@ -112,7 +112,7 @@ class _Points:
         """Run all clients for a moment, uncounted."""
         self._measure(
             structs.replace(self._workload, clients=min(16, self._load.clients_max)),
-            LoadExtent(WARM_S, WARM_UP_S),
+            LoadExtent(LOAD_WARM_S, WARM_UP_S),
         )
 
     def all(self, *, with_curve: bool) -> Iterator[LoadPoint]:
@@ -120,7 +120,7 @@ class _Points:
         load, workload, rates = self._load, self._workload, list[float]()
         while True:
             measured = self._measure(
-                workload, LoadExtent(WARM_S, load.seconds, operations=load.operations)
+                workload, LoadExtent(LOAD_WARM_S, load.seconds, operations=load.operations)
             )
             yield point_of(measured, workload, curve=with_curve)
             rates.append(measured.per_s)
@@ -132,7 +132,8 @@ class _Points:
             offered_per_s = share * max(rates)
             seconds = min(load.seconds, load.operations / offered_per_s)
             measured = self._measure(
-                workload, LoadExtent(WARM_S, max(seconds, 2 * WARM_S), per_s=offered_per_s)
+                workload,
+                LoadExtent(LOAD_WARM_S, max(seconds, 2 * LOAD_WARM_S), per_s=offered_per_s),
             )
             yield point_of(measured, workload, offered_per_s=offered_per_s)
 

@@ -21,7 +21,7 @@ from ares.tracing.tree import printable
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 FORKS = 50
 REASON_CHARACTERS = 300
-_END_S = 10.0
+_PLAY_END_S = 10.0
 _SSH = (
     "-o ControlMaster=auto -o ControlPersist=120s -o ServerAliveInterval=15 -o "
     "ServerAliveCountMax=4"
@@ -198,7 +198,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         if process.poll() is not None:
             return
         os.killpg(process.pid, number)
-        deadline = time.monotonic() + _END_S
+        deadline = time.monotonic() + _PLAY_END_S
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
 

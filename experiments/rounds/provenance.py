@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ares.platform.release import version
 
-_ASK_S = 20.0
+_CLOCK_ASK_S = 20.0
 _VERSION_OF = {
     "redis": ["redis-server", "--version"],
     "etcd": ["etcd", "--version"],
@@ -46,7 +46,9 @@ def version_of(store: str) -> str | None:
 def _said(command: list[str]) -> str | None:
     """Return the first line of the output."""
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ASK_S)
+        asked = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_CLOCK_ASK_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return next(iter(asked.stdout.strip().splitlines()), None)

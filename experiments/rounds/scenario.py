@@ -16,9 +16,9 @@ from msgspec import Struct, field, structs
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.testbeds.plan import HOSTS_MAX
+from experiments.testbeds.plan import TESTBED_HOSTS_MAX
 
-DIRECTORY = Path(__file__).parent / "scenarios"
+SCENARIOS_DIRECTORY = Path(__file__).parent / "scenarios"
 
 Scale = Literal["quick", "paper"]
 SCALES: tuple[Scale, ...] = ("quick", "paper")
@@ -36,7 +36,7 @@ Protocol = Literal[
     ),
     *("CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
 ]  # type: ignore[valid-type]
-PROTOCOLS: tuple[str, ...] = (
+ROUND_PROTOCOLS: tuple[str, ...] = (
     *(
         "ABD",
         "ARES_ABD",
@@ -49,8 +49,8 @@ PROTOCOLS: tuple[str, ...] = (
     ),
     *("CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
 )
-OF_ARES = PROTOCOLS[:8]
-FAMILIES = {
+OF_ARES = ROUND_PROTOCOLS[:8]
+PROTOCOL_FAMILIES = {
     "ARES": OF_ARES[1:],
     "Cassandra": ("CASSANDRA",),
     "Redis": ("REDIS",),
@@ -60,7 +60,7 @@ FAMILIES = {
 """Words for `--protocol` beside the names above."""
 
 
-OF_LOADS = ("ABD", "ARES_ABD", "ARES_EC", *PROTOCOLS[8:])
+OF_LOADS = ("ABD", "ARES_ABD", "ARES_EC", *ROUND_PROTOCOLS[8:])
 """Protocols that the generators of load can use."""
 
 Bad = Literal["nobody", "killed replica", "slowed replica", "killed leader", "slowed leader"]
@@ -233,7 +233,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 SWITCHES = Parameters().switches
 
 _RANGES: dict[str, tuple[float, float]] = {
-    "servers": (1, HOSTS_MAX),
+    "servers": (1, TESTBED_HOSTS_MAX),
     **dict.fromkeys(("writers", "readers"), (1, 10_000)),
     **dict.fromkeys(("reconfigurers", "reconfigurations", "crashes"), (0, 10_000)),
     **dict.fromkeys(("object_size", "block_min", "block_max"), (1, 1 << 32)),
@@ -458,7 +458,7 @@ def _faults_of(parameters: Parameters) -> tuple[Fault, ...]:
     )
 
 
-def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:
+def scenarios(directory: Path = SCENARIOS_DIRECTORY) -> dict[str, Scenario]:
     """Return all scenarios by name. Raises :class:`BadInput` for an invalid file."""
     found = {}
     for path in sorted(directory.glob("*.toml")):
@@ -479,9 +479,10 @@ def protocols_of(words: str | None) -> tuple[str, ...]:
     """
     chosen: list[str] = []
     for word in filter(None, (words or "").split(",")):
-        if word not in FAMILIES and word not in PROTOCOLS:
+        if word not in PROTOCOL_FAMILIES and word not in ROUND_PROTOCOLS:
             raise BadInput(
-                f"there is no protocol {word!r}; there are {', '.join((*FAMILIES, *PROTOCOLS))}"
+                f"there is no protocol {word!r}; there are "
+                f"{', '.join((*PROTOCOL_FAMILIES, *ROUND_PROTOCOLS))}"
             )
-        chosen += FAMILIES.get(word, (word,))
+        chosen += PROTOCOL_FAMILIES.get(word, (word,))
     return tuple(dict.fromkeys(chosen))

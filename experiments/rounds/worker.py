@@ -35,7 +35,7 @@ from experiments.rounds.load_work import make_load, prepare_load
 from experiments.rounds.scenario import Parameters
 
 KEY = "object"
-DOMAIN = "round"
+ROUND_DOMAIN = "round"
 MOVE_TIMEOUT_S = 120.0
 HEAD_START_MAX_S = 60.0
 
@@ -275,7 +275,7 @@ class Worker:
         for _ in range(self.work.parameters.operations):
             await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
             manager = await self._manager(client)
-            store = await manager.domain(DOMAIN)
+            store = await manager.domain(ROUND_DOMAIN)
             whole = Coverable(store, KEY) if algorithm.coverable else Plain(store, KEY)
             await self._once(
                 Fragmented(store.file(KEY)) if algorithm.fragmented else whole, False, chance
@@ -316,8 +316,10 @@ class Worker:
             )
             manager = await self._manager(client)
             if work.protocol == "ARES_MIXED":  # the primitives change under the operation
-                return Plain(await manager.domain(DOMAIN, create=create), KEY)
-            return await open_register(manager, algorithm, KEY, DOMAIN, create=create, sizes=sizes)
+                return Plain(await manager.domain(ROUND_DOMAIN, create=create), KEY)
+            return await open_register(
+                manager, algorithm, KEY, ROUND_DOMAIN, create=create, sizes=sizes
+            )
         wait = work.store.wait if isinstance(work.store, RedisStore) else 0
         log, clients = (
             ForeignLog(self._log_path(client), client, wait),
@@ -353,7 +355,7 @@ class Worker:
         """Reconfigure at intervals after the end of the last move, onto servers that answer."""
         work, parameters, manager = self.work, self.work.parameters, await self._manager(client)
         assert isinstance(work.store, AresStore)
-        store, dap = await manager.domain(DOMAIN), ALGORITHM_OF[work.protocol].dap
+        store, dap = await manager.domain(ROUND_DOMAIN), ALGORITHM_OF[work.protocol].dap
         refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
         self._closing.append(refusals)
         await the_beginning()

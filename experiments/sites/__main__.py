@@ -22,22 +22,22 @@ from experiments.sites import outcome
 from experiments.sites.access_times import measure_local, measure_remote
 from experiments.sites.bed import Bed, bed, obstacle
 from experiments.sites.disturbances import measure_containment, measure_cut, measure_move
-from experiments.sites.fog_plan import EXTENTS, SITES
+from experiments.sites.fog_plan import FOG_EXTENTS, SITE_COUNTS
 from experiments.sites.fog_runs import keep
 from experiments.sites.outcome import Measurement
 from experiments.sites.scene import Scene
 from experiments.sites.store import NotDeployed, OperationFailed
-from experiments.sites.stores import STORES, chosen, module_of
+from experiments.sites.stores import SITE_STORES, chosen, module_of
 from experiments.sites.ycsb import measure_ycsb
 
-PARTS = {
+SITE_PARTS = {
     "access": (measure_local, measure_remote),
     "containment": (measure_containment,),
     "cut": (measure_cut,),
     "move": (measure_move,),
     "ycsb": (measure_ycsb,),
 }
-_LOCAL = (measure_local, measure_ycsb)
+_ONE_SITE_TESTS = (measure_local, measure_ycsb)
 """Tests that a single site can run, too."""
 
 
@@ -45,14 +45,14 @@ class Study:
     """The measurements of a run of this program."""
 
     def __init__(self, scale: str, parts: Sequence[str], results: Path) -> None:
-        self._extent, self._parts, self._results = EXTENTS[scale], parts, results
+        self._extent, self._parts, self._results = FOG_EXTENTS[scale], parts, results
         self._began = datetime.now(UTC).isoformat()
         self.measured: list[Measurement] = []
 
     def note(self, measurement: Measurement) -> None:
         """Print and keep a measurement."""
         self.measured.append(measurement)
-        outcome.append(self._results / outcome.FILE, measurement)
+        outcome.append(self._results / outcome.FOG_FILE, measurement)
         work = " ".join(f"{value}" for value in measurement.work.values())
         figures = "  ".join(
             f"{name} {value:.3g}"
@@ -73,7 +73,7 @@ class Study:
                 run(self._trial(made, store, trial))
 
     async def _trial(self, made: Bed, store: str, trial: int) -> None:
-        row = STORES[store]
+        row = SITE_STORES[store]
         deployment = module_of(row).deployment(row.options)
         try:
             began_s = time.monotonic()
@@ -81,8 +81,8 @@ class Study:
             print(f"  serves after {time.monotonic() - began_s:.1f} s", flush=True)
             scene = Scene(made, store, deployment, self._extent, trial, self.note)
             for part in self._parts:
-                for measure in PARTS[part]:
-                    if len(made.sites) > 1 or measure in _LOCAL:
+                for measure in SITE_PARTS[part]:
+                    if len(made.sites) > 1 or measure in _ONE_SITE_TESTS:
                         await self._measured(scene, measure.__name__, measure(scene))
         except NotDeployed as error:
             print(f"  without {store}: {error}", flush=True)
@@ -111,7 +111,7 @@ def main() -> None:
     study = Study(given.scale, given.only, given.results)
     try:
         for store in given.stores:
-            if lacking := module_of(STORES[store]).missing():
+            if lacking := module_of(SITE_STORES[store]).missing():
                 print(f"without {store}: {lacking}")
                 continue
             for sites in given.sites:
@@ -144,15 +144,21 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--sites",
-        default=",".join(map(str, SITES)),
+        default=",".join(map(str, SITE_COUNTS)),
         metavar="N,...",
         help="how many (default: 1,7,11)",
     )
     parser.add_argument(
-        "--stores", default=",".join(STORES), metavar="NAME,...", help=f"of {', '.join(STORES)}"
+        "--stores",
+        default=",".join(SITE_STORES),
+        metavar="NAME,...",
+        help=f"of {', '.join(SITE_STORES)}",
     )
     parser.add_argument(
-        "--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}"
+        "--only",
+        default=",".join(SITE_PARTS),
+        metavar="PART,...",
+        help=f"of {', '.join(SITE_PARTS)}",
     )
     parser.add_argument(
         "--results",
@@ -167,7 +173,7 @@ def _arguments() -> argparse.Namespace:
     except BadInput as error:
         parser.error(str(error))
     given.only = given.only.split(",")
-    if strange := set(given.only) - set(PARTS):
+    if strange := set(given.only) - set(SITE_PARTS):
         parser.error(f"there is no part {', '.join(sorted(strange))}")
     counts = given.sites.split(",")
     if not all(count.isdecimal() and 1 <= int(count) <= 30 for count in counts):

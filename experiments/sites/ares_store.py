@@ -28,12 +28,12 @@ from experiments.sites.store import (
 )
 
 FIRST_PORT = 7400
-BEAT_S = 1.5
+STORE_BEAT_S = 1.5
 """Beat of the consensus members in seconds.
 
 Members at different sites exchange few messages, and take longer to find a dead leader.
 """
-_UP_S = 60.0
+_ARES_UP_S = 60.0
 _DECIDING_S = 60.0
 
 
@@ -117,7 +117,7 @@ class AresDeployment:
             self._file.read_text(), {id: bed.address(site) for id, site in homes.items()}
         )
         self._file.write_text(
-            text.replace("\n[[server]]", f"consensus_beat_s = {BEAT_S}\n\n[[server]]", 1)
+            text.replace("\n[[server]]", f"consensus_beat_s = {STORE_BEAT_S}\n\n[[server]]", 1)
         )
         for id, site in homes.items():
             kind = "consensus" if id.startswith("r") else "server"
@@ -130,7 +130,7 @@ class AresDeployment:
                 await_that(
                     lambda log=log: "READY" in log.read_text(errors="replace"),
                     f"the start of {id}",
-                    _UP_S,
+                    _ARES_UP_S,
                     log,
                 )  # type: ignore[misc]
         except NotStarted as error:

@@ -29,7 +29,7 @@ from experiments.testbeds.slots import State
 FOG_S, CORE_S = 0.010, 0.050
 """Round trips: from users to their site's servers, and from site to site."""
 
-SITES_MAX = 30
+BED_SITES_MAX = 30
 SERVER_ADDRESSES = 4
 """Number of addresses of the servers of a site."""
 
@@ -40,9 +40,9 @@ _AHEAD = ("nice", "-n", "-15")
 Busy servers would otherwise lengthen the delays of all sites.
 """
 
-_COMMAND_S = 120.0
-_UP_S = 20.0
-_STOP_S = 10.0
+_BED_COMMAND_S = 120.0
+_BED_UP_S = 20.0
+_BED_STOP_S = 10.0
 
 
 def obstacle() -> str | None:
@@ -56,10 +56,10 @@ class Bed:
 
     def __init__(self, sites: Sequence[str]) -> None:
         """Check the sites. Raises BadInput."""
-        if not 1 <= len(sites) <= SITES_MAX or len(set(sites)) < len(sites):
+        if not 1 <= len(sites) <= BED_SITES_MAX or len(set(sites)) < len(sites):
             raise BadInput(
-                f"there can be 1 to {SITES_MAX} sites with names of their own, not {len(sites)}; "
-                "nothing was made"
+                f"there can be 1 to {BED_SITES_MAX} sites with names of their own, not {len(sites)}"
+                "; nothing was made"
             )
         self.sites: Sequence[str] = list(sites)
         self._cuts: set[int] = set()
@@ -170,7 +170,7 @@ class Bed:
             )
         )
         try:
-            await_that(place.exists, "delaying packets", _UP_S, log)
+            await_that(place.exists, "delaying packets", _BED_UP_S, log)
             nfqueue.shape(place, {queue: Shape(one_way_s) for queue, one_way_s in _QUEUES.items()})
         except (NotStarted, OSError) as error:
             raise NamespaceFailed(
@@ -218,11 +218,11 @@ class Bed:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=_COMMAND_S,
+                timeout=_BED_COMMAND_S,
                 env=environment or ENVIRONMENT,
             )
         except subprocess.TimeoutExpired:
-            raise NotDeployed(f"`{' '.join(words)}` did not end in {_COMMAND_S:g} s") from None
+            raise NotDeployed(f"`{' '.join(words)}` did not end in {_BED_COMMAND_S:g} s") from None
         if done.returncode:
             raise NotDeployed(
                 f"`{' '.join(words)}` failed: "
@@ -261,7 +261,7 @@ class Bed:
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
         try:
-            process.wait(_STOP_S)
+            process.wait(_BED_STOP_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

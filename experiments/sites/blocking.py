@@ -14,7 +14,7 @@ from experiments.sites.store import NotDeployed, Sites
 
 T = TypeVar("T")
 
-_ASK_S = 0.2
+_BLOCKING_ASK_S = 0.2
 _SAID_BYTES = 1500
 
 
@@ -39,7 +39,7 @@ def await_that(
                 f"it was waited until {what}, but {why}: "
                 f"{_end_of(log.with_name(f'{ended[0]}.log') if ended else log)}"
             )
-        time.sleep(_ASK_S)
+        time.sleep(_BLOCKING_ASK_S)
 
 
 def answers(sites: Sites, site: str, *words: str, environment: dict[str, str] | None = None) -> str:

@@ -23,7 +23,7 @@ from experiments.sites.store import Client, NotDeployed, Parameters, Sites
 
 _HEAP = "256m"
 _NATIVE_PORT, _STORAGE_PORT, _JMX_PORT = 9042, 7000, 7199
-_START_S = 240.0
+_SITE_CASSANDRA_START_S = 240.0
 _TIMEOUTS = "".join(
     f"{of}_timeout: 120s\n" for of in ("read_request", "write_request", "native_transport")
 )
@@ -82,7 +82,7 @@ class CassandraDeployment:
             await_that(
                 partial(answers, bed, site, "bash", "-c", opens),
                 f"the node at {site} serves",
-                _START_S,
+                _SITE_CASSANDRA_START_S,
                 log,
                 self._servers,
             )

@@ -29,12 +29,14 @@ from experiments.sites.placement import holders
 from experiments.sites.store import OperationFailed, Parameters, site_of
 
 ROW_BYTES = 1_000_000
-TOGETHER_S = 100.0
-_OPERATION_S = 120.0
+SITE_CASSANDRA_TOGETHER_S = 100.0
+_CASSANDRA_OPERATION_S = 120.0
 _BUSY_S = 0.002
 _INSERT = 'insert into "{}".objects (name, place, value, places, others) values (?, ?, ?, ?, ?)'
 _SELECT = 'select value, places, others from "{}".objects where name = ? and place = ?'
-_COLUMNS = "name text, place int, value blob, places int, others text, primary key ((name, place))"
+_BLOCK_COLUMNS = (
+    "name text, place int, value blob, places int, others text, primary key ((name, place))"
+)
 """Columns of an object's rows.
 
 The first row has the object's name, the number of rows, and the name of the other rows, which is
@@ -146,7 +148,7 @@ async def connected(parameters: Parameters, site: str) -> CassandraUser:
 
 def _session(addresses: Sequence[str], policy: Any) -> tuple[Cluster, Session]:
     """Return a session with the nodes that the policy chooses."""
-    profile = ExecutionProfile(policy, request_timeout=_OPERATION_S)
+    profile = ExecutionProfile(policy, request_timeout=_CASSANDRA_OPERATION_S)
     patience = {"connect_timeout": 30.0, "control_connection_timeout": 30.0}
     cluster = Cluster(
         addresses,
@@ -163,7 +165,7 @@ def _session(addresses: Sequence[str], policy: Any) -> tuple[Cluster, Session]:
 
 def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) -> None:
     """Make a keyspace for each site, once every node knows all nodes. Raises OperationTimedOut."""
-    deadline_s = time.monotonic() + TOGETHER_S
+    deadline_s = time.monotonic() + SITE_CASSANDRA_TOGETHER_S
     for address in addresses:
         cluster, session = _session([address], WhiteListRoundRobinPolicy([address]))
         try:
@@ -172,7 +174,8 @@ def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) 
             ):
                 if time.monotonic() > deadline_s:
                     raise OperationTimedOut(
-                        f"the node at {address} does not know the others after {TOGETHER_S:g} s"
+                        f"the node at {address} does not know the others after "
+                        f"{SITE_CASSANDRA_TOGETHER_S:g} s"
                     )
                 time.sleep(0.2)
             for site in sites if address == addresses[-1] else []:
@@ -182,7 +185,7 @@ def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) 
                     f"'NetworkTopologyStrategy'{centres}}}"
                 )
                 session.execute(
-                    f'create table "{site}".objects ({_COLUMNS}) with compression = '
+                    f'create table "{site}".objects ({_BLOCK_COLUMNS}) with compression = '
                     "{'enabled': false}"
                 )
         finally:

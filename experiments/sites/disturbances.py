@@ -16,11 +16,11 @@ _BUSY_LANES = 4
 _BEFORE_S = 3.0
 _ALONE = 2 / 3
 """Part of a cut without new users."""
-_OPERATION_S = 5.0
+_DISTURBED_OPERATION_S = 5.0
 _KEPT_OBJECTS = 10
 _MOVED_OBJECTS = 10
 _ROUND_PAUSE_S = 0.5
-NEAR = 1.5
+NEAR_FACTOR = 1.5
 """Factor for local access: the largest ratio to the local user's time for own objects."""
 
 
@@ -75,7 +75,7 @@ async def measure_cut(scene: Scene) -> None:
     """
     away, *_, site = scene.bed.sites
     cut_s = scene.extent.cut_s
-    whole_s = _BEFORE_S + cut_s + max(cut_s, _OPERATION_S)
+    whole_s = _BEFORE_S + cut_s + max(cut_s, _DISTURBED_OPERATION_S)
     shared, kept_names = (
         f"{site}/read-across",
         [f"{site}/in-the-cut-{number}" for number in range(_KEPT_OBJECTS)],
@@ -86,7 +86,11 @@ async def measure_cut(scene: Scene) -> None:
         loops = asyncio.gather(
             inside.do(_steady(f"{site}/steady", whole_s)),
             outside.do(_steady(f"{away}/steady", whole_s)),
-            across.do(Order(gets([shared]), for_s=whole_s, pace_s=_PACE_S, timeout_s=_OPERATION_S)),
+            across.do(
+                Order(
+                    gets([shared]), for_s=whole_s, pace_s=_PACE_S, timeout_s=_DISTURBED_OPERATION_S
+                )
+            ),
         )
         await asyncio.sleep(_BEFORE_S)
         scene.bed.cut(site)
@@ -147,7 +151,9 @@ def cut_figures(
 
 
 def _steady(name: str, seconds: float) -> Order:
-    return Order(pair(name, QUIET_BYTES), for_s=seconds, pace_s=_PACE_S, timeout_s=_OPERATION_S)
+    return Order(
+        pair(name, QUIET_BYTES), for_s=seconds, pace_s=_PACE_S, timeout_s=_DISTURBED_OPERATION_S
+    )
 
 
 async def _newcomer(scene: Scene, site: str, within_s: float) -> float | None:
@@ -215,7 +221,7 @@ async def measure_move(scene: Scene) -> None:
         f"{which}_over_local": figures[f"{which}_all_s"] / local_s
         for which in ("first", "second", "last")
     }
-    near_since_s = settled_s(rounds, NEAR * local_s)
+    near_since_s = settled_s(rounds, NEAR_FACTOR * local_s)
     scene.note(
         "move",
         figures | ({} if near_since_s is None else {"settled_s": near_since_s}),

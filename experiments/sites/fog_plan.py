@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from experiments.sites.orders import MB
 
-SCENARIO = "fog"
-SITES = (1, 7, 11)
+FOG_STUDY = "fog"
+SITE_COUNTS = (1, 7, 11)
 """Numbers of sites in the study."""
 
 
@@ -27,7 +27,7 @@ class Extent(Struct, frozen=True):
     operations: int
 
 
-EXTENTS = {
+FOG_EXTENTS = {
     "quick": Extent(1, 15.0, 5.0, 20.0, 30.0, 100, 200),
     "paper": Extent(10, 60.0, 30.0, 60.0, 120.0, 1000, 1000),
 }
@@ -51,16 +51,16 @@ WORKS = (Work(1, 10 * MB), Work(10, MB), Work(10, MB, 10), Work(100, MB, 10), Wo
 The study does not say how many of 100 objects were under way at once.
 """
 
-WORKLOADS = ("A", "B", "C", "D", "E", "F")
+YCSB_WORKLOADS = ("A", "B", "C", "D", "E", "F")
 """Workloads of YCSB."""
 
 
 def tests() -> Iterator[dict[str, Any]]:
     """Yield the parameters for claims, of each measurement of a store."""
-    for sites in SITES:
+    for sites in SITE_COUNTS:
         for work in WORKS:
             yield {"sites": sites, "test": "local"} | work.parameters()
-        for name in WORKLOADS:
+        for name in YCSB_WORKLOADS:
             yield {"sites": sites, "test": "ycsb", "workload": name}
         if sites > 1:
             for work in WORKS:

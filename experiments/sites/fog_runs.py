@@ -14,7 +14,7 @@ from ares.platform.interpreter import python
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.measured_points import write_load
 from experiments.rounds.provenance import provenance
-from experiments.sites.fog_plan import SCENARIO
+from experiments.sites.fog_plan import FOG_STUDY
 from experiments.sites.outcome import Measurement
 
 
@@ -38,9 +38,9 @@ def _written(results: Path, of: Measurement, began: str) -> Path:
         *map(str, of.work.values()),
         str(of.trial),
     ]
-    directory = results / SCENARIO / "_".join(words)
+    directory = results / FOG_STUDY / "_".join(words)
     directory.mkdir(parents=True, exist_ok=True)
-    about = {"scenario": SCENARIO, "algorithm": of.store, "iteration": of.trial}
+    about = {"scenario": FOG_STUDY, "algorithm": of.store, "iteration": of.trial}
     parameters = {"sites": of.sites, "test": of.test} | of.work
     run = about | {
         "parameters": parameters,

@@ -22,16 +22,16 @@ from urllib.parse import urlencode
 from experiments.sites.blocking import answers, await_that, in_thread
 from experiments.sites.store import Client, OperationFailed, Parameters, Sites
 
-VERSION = "v0.39.0"
+IPFS_VERSION = "v0.39.0"
 _SWARM_PORT, _API_PORT = 4001, 5001
-_START_S = 60.0
-_OPERATION_S = 120.0
+_IPFS_START_S = 60.0
+_IPFS_OPERATION_S = 120.0
 _BOUNDARY = "object-of-a-site"
 
 
 def binary() -> Path:
     """Return the path of the program."""
-    return Path.home() / ".cache" / "ares" / f"kubo-{VERSION}"
+    return Path.home() / ".cache" / "ares" / f"kubo-{IPFS_VERSION}"
 
 
 def missing() -> str | None:
@@ -88,7 +88,7 @@ class IpfsDeployment:
             await_that(
                 partial(self._asked, site, "id"),
                 f"the daemon at {site} serves",
-                _START_S,
+                _IPFS_START_S,
                 bed.directory / f"ipfs-{site}.log",
                 self._servers,
             )
@@ -103,7 +103,7 @@ class IpfsDeployment:
             await_that(
                 met,
                 f"the daemon at {site} meets the others",
-                _START_S,
+                _IPFS_START_S,
                 bed.directory / f"ipfs-{site}.log",
                 self._servers,
             )
@@ -199,7 +199,7 @@ class IpfsClient:
         connection = (
             self._idle.pop()
             if self._idle
-            else http.client.HTTPConnection(self._host, self._port, timeout=_OPERATION_S)
+            else http.client.HTTPConnection(self._host, self._port, timeout=_IPFS_OPERATION_S)
         )
         try:
             kind = {"Content-Type": f"multipart/form-data; boundary={_BOUNDARY}"} if body else {}

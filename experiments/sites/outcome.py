@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ares.results.load_points import LoadLatency
 
-FILE = "fog.jsonl"
+FOG_FILE = "fog.jsonl"
 YES, PARTIALLY, NO, UNKNOWN = "Yes", "Partially", "No", "not measured"
 
 SHARE_MAX = 0.02
@@ -28,8 +28,8 @@ IDLE_MAX = 2_000.0
 """Bytes a second that may leave a site of an idle network, a mean over the sites."""
 
 KEPT_MIN = 0.99
-PAUSE_MAX_S = 5.0
-NEAR = 1.5
+OUTCOME_PAUSE_S_MAX = 5.0
+NEAR_READ_RATIO = 1.5
 """Largest ratio of a read to the time of reads of the user's own objects."""
 
 CRITERIA = {
@@ -44,12 +44,12 @@ CRITERIA = {
     ),
     "disconnected": (
         f"in a site that is cut off users go on ({KEPT_MIN:.0%} of operations, no pause above "
-        f"{PAUSE_MAX_S:g} s) and new ones come, in the others too, and what was written is read "
-        "after the cut; partially: only those users go on who were there"
+        f"{OUTCOME_PAUSE_S_MAX:g} s) and new ones come, in the others too, and what was written is "
+        "read after the cut; partially: only those users go on who were there"
     ),
     "mobility": (
-        f"a user at another site reads, after the first time, at most {NEAR:g} times as slowly "
-        "as objects of that site, and nothing fails; partially: more slowly"
+        f"a user at another site reads, after the first time, at most {NEAR_READ_RATIO:g} times as "
+        "slowly as objects of that site, and nothing fails; partially: more slowly"
     ),
 }
 
@@ -143,7 +143,7 @@ def _containment(of: Measurement) -> Cell:
 
 def _disconnected(of: Measurement) -> Cell:
     figures = of.figures
-    stay = figures["inside_kept"] >= KEPT_MIN and figures["inside_pause_s"] <= PAUSE_MAX_S
+    stay = figures["inside_kept"] >= KEPT_MIN and figures["inside_pause_s"] <= OUTCOME_PAUSE_S_MAX
     new = bool(figures["new_inside"] and figures["new_outside"])
     others = figures["outside_kept"] >= KEPT_MIN and figures["written_in_cut_read"] == 1
     word = YES if stay and new and others else PARTIALLY if stay else NO
@@ -157,7 +157,7 @@ def _disconnected(of: Measurement) -> Cell:
 def _mobility(of: Measurement) -> Cell:
     figures = of.figures
     near = min(figures["second_over_local"], figures["last_over_local"])
-    word = NO if figures["failed"] else YES if near <= NEAR else PARTIALLY
+    word = NO if figures["failed"] else YES if near <= NEAR_READ_RATIO else PARTIALLY
     told = (
         f"first {figures['first_over_local']:.1f}, second {figures['second_over_local']:.1f}, "
         f"last {figures['last_over_local']:.1f} times local"

@@ -23,20 +23,20 @@ from experiments.sites.placement import holders
 from experiments.sites.store import Client, NotDeployed, OperationFailed, Parameters, Sites, site_of
 
 _PORT = 3300
-_START_S = 120.0
-_OPERATION_S = 120
+_CEPH_START_S = 120.0
+_CEPH_OPERATION_S = 120
 _PLACEMENT_GROUPS = 4
 """Number of placement groups of a pool."""
 
 _OSD_BYTES = 4 << 30
 _OBJECT_BYTES_MAX = 64 << 20
 _LIBRARY = Path("/usr/lib/python3/dist-packages") / f"rados{sysconfig.get_config_var('EXT_SUFFIX')}"
-_PROGRAMS = ("ceph", "ceph-mon", "ceph-mgr", "ceph-osd", "monmaptool", "crushtool")
+_CEPH_PROGRAMS = ("ceph", "ceph-mon", "ceph-mgr", "ceph-osd", "monmaptool", "crushtool")
 
 
 def missing() -> str | None:
     """Return the missing programs and library, and how to get them."""
-    if lacking := [name for name in _PROGRAMS if shutil.which(name) is None]:
+    if lacking := [name for name in _CEPH_PROGRAMS if shutil.which(name) is None]:
         packages = "ceph-mon ceph-osd ceph-mgr ceph-common python3-rados"
         return (
             f"RADOS is not here ({', '.join(lacking)}). On Debian: sudo apt-get install "
@@ -102,7 +102,7 @@ class RadosDeployment:
         await_that(
             lambda: self._asked("quorum_status"),
             "the monitors have a quorum",
-            _START_S,
+            _CEPH_START_S,
             home / f"ceph-mon-{bed.sites[0]}.log",
             self._servers,
         )
@@ -146,7 +146,7 @@ class RadosDeployment:
         await_that(
             lambda: clean in self._asked("pg", "stat"),
             f"`ceph pg stat` says {clean!r}",
-            _START_S,
+            _CEPH_START_S,
             log,
             self._servers,
         )
@@ -303,7 +303,7 @@ async def connect(parameters: Parameters, site: str) -> Client:
     settings |= {
         "mon_host": parameters["monitors"],
         "client_mount_timeout": "30",
-        "rados_osd_op_timeout": str(_OPERATION_S),
+        "rados_osd_op_timeout": str(_CEPH_OPERATION_S),
     }
     cluster = library.Rados(conf=settings)
     try:

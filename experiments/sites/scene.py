@@ -11,7 +11,7 @@ from experiments.sites.fog_plan import Extent
 from experiments.sites.orders import Answer, Done, Operation, Order
 from experiments.sites.outcome import Measurement
 from experiments.sites.store import Deployment
-from experiments.sites.users import CONNECT_S, User, user
+from experiments.sites.users import USERS_CONNECT_S, User, user
 
 _WARM_BYTES = 1000
 
@@ -55,7 +55,9 @@ class Scene:
             )
         )
 
-    def user(self, site: str, connect_s: float = CONNECT_S) -> AbstractAsyncContextManager[User]:
+    def user(
+        self, site: str, connect_s: float = USERS_CONNECT_S
+    ) -> AbstractAsyncContextManager[User]:
         """Return a connected client without any operations so far. Raises OperationFailed."""
         return user(self.bed, self.store, self._deployment, site, connect_s)
 

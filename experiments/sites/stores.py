@@ -22,7 +22,7 @@ class StoreRow(Struct, frozen=True):
     options: Mapping[str, Any] = {}
 
 
-STORES = {
+SITE_STORES = {
     "ares x1": StoreRow("ares_store", 1),
     "ares x3": StoreRow("ares_store", 3),
     "ares x3 follows": StoreRow("ares_store", 3, {"follows": True}),
@@ -37,10 +37,10 @@ STORES = {
 def chosen(text: str) -> list[str]:
     """Return the names of a list with commas. Raises BadInput for an unknown name."""
     names = [name.strip() for name in text.split(",")]
-    if strange := [name for name in names if name not in STORES]:
+    if strange := [name for name in names if name not in SITE_STORES]:
         raise BadInput(
-            f"there is no store {', '.join(map(repr, strange))}; there are {', '.join(STORES)}. "
-            "Nothing was measured"
+            f"there is no store {', '.join(map(repr, strange))}; there are {', '.join(SITE_STORES)}"
+            ". Nothing was measured"
         )
     return names
 

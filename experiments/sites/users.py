@@ -16,11 +16,11 @@ from experiments import ENVIRONMENT
 from experiments.sites.bed import Bed
 from experiments.sites.orders import Answer, Opening, Order
 from experiments.sites.store import Deployment, OperationFailed
-from experiments.sites.worker import READY
+from experiments.sites.worker import WORKER_READY
 
-CONNECT_S = 60.0
+USERS_CONNECT_S = 60.0
 _LINE_MAX = 1 << 27
-_STOP_S = 10.0
+_USERS_STOP_S = 10.0
 _GRACE_S = 30.0
 
 
@@ -66,7 +66,7 @@ class User:
 
     async def connected(self, opening: Opening, limit_s: float) -> None:
         """Wait until the client is connected. Raises OperationFailed."""
-        if await self._line(limit_s, msgspec.json.encode(opening) + b"\n") != READY:
+        if await self._line(limit_s, msgspec.json.encode(opening) + b"\n") != WORKER_READY:
             raise OperationFailed(
                 f"the client at {self.site} says something else than that it is ready"
             )
@@ -75,7 +75,7 @@ class User:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), _STOP_S)
+            await asyncio.wait_for(self._process.wait(), _USERS_STOP_S)
         except TimeoutError:
             self._process.kill()
             await self._process.wait()
@@ -83,7 +83,7 @@ class User:
 
 @contextlib.asynccontextmanager
 async def user(
-    bed: Bed, store: str, deployment: Deployment, site: str, connect_s: float = CONNECT_S
+    bed: Bed, store: str, deployment: Deployment, site: str, connect_s: float = USERS_CONNECT_S
 ) -> AsyncIterator[User]:
     """Yield a connected client. Raises OperationFailed."""
     pipe = asyncio.subprocess.PIPE

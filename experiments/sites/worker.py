@@ -16,9 +16,9 @@ import msgspec
 from ares.platform.loop import run
 from experiments.sites.orders import Answer, Done, Opening, Operation, Order, is_whole, value_of
 from experiments.sites.store import Client, OperationFailed
-from experiments.sites.stores import STORES, module_of
+from experiments.sites.stores import SITE_STORES, module_of
 
-READY = b"READY\n"
+WORKER_READY = b"READY\n"
 _WHY_MAX = 300
 
 
@@ -98,9 +98,9 @@ def _value(operation: Operation) -> bytes:
 async def _serve() -> None:
     lines = sys.stdin.buffer
     opening = msgspec.json.decode(await asyncio.to_thread(lines.readline), type=Opening)
-    client = await module_of(STORES[opening.store]).connect(opening.parameters, opening.site)
+    client = await module_of(SITE_STORES[opening.store]).connect(opening.parameters, opening.site)
     worker = Worker(client)
-    _say(READY)
+    _say(WORKER_READY)
     while line := await asyncio.to_thread(lines.readline):
         _say(msgspec.json.encode(await worker.obey(msgspec.json.decode(line, type=Order))) + b"\n")
     await client.close()

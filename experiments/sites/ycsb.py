@@ -43,7 +43,7 @@ class Mix(Struct, frozen=True):
     latest: bool = False
 
 
-WORKLOADS = {
+YCSB_MIXES = {
     "A": Mix(read=0.5, update=0.5),
     "B": Mix(read=0.95, update=0.05),
     "C": Mix(read=1.0),
@@ -147,7 +147,7 @@ async def measure_ycsb(scene: Scene) -> None:
                 _LANES,
             ),
         )
-        for name, mix in WORKLOADS.items():
+        for name, mix in YCSB_MIXES.items():
             orders = {
                 site: Order(
                     tuple(operations(mix, site, extent.records, extent.operations, seed)), _LANES

@@ -10,7 +10,7 @@ from ares.tracing.tree import printable
 from experiments.testbeds.plan import check_address
 from experiments.testbeds.reserved import Machine
 
-USER = "admin"
+AWS_USER = "admin"
 """User of Debian's images; Amazon's own have ``ec2-user``, Ubuntu's have ``ubuntu``."""
 
 _RUNNING = "running"
@@ -93,7 +93,7 @@ def _machine(instance: _Instance, together: bool) -> Machine:
     site = re.sub(r"(?<=\d)[a-z]$", "", instance.placement.availability_zone) or "aws"
     name = names[0] if names else instance.instance_id
     return Machine(
-        name, site, outer, 22, USER, instance.private_ip_address if together else None, outer
+        name, site, outer, 22, AWS_USER, instance.private_ip_address if together else None, outer
     )
 
 
@@ -113,7 +113,9 @@ def _listed(content: bytes) -> list[Machine]:
         if words:
             address, name, site = *words, *("", f"host{len(found)}", "aws")[len(words) :]
             try:
-                found.append(Machine(name, site, check_address(address), 22, USER, None, address))
+                found.append(
+                    Machine(name, site, check_address(address), 22, AWS_USER, None, address)
+                )
             except BadInput as error:
                 raise BadInput(f"line {number}: {error}; nothing was written") from None
     return found

@@ -17,7 +17,7 @@ from experiments.testbeds.plan import GROUPS, HostPlan, LinkPlan
 from experiments.testbeds.reserved import GROUP_PATTERNS, Access, Machine
 
 _HOST = re.compile(r"(?P<name>[^@=]+)(@(?P<site>[^@=]+))?(=(?P<groups>[a-z,]*))?")
-_LOCAL = """\
+_LOCAL_HELP = """\
 Hosts on this machine, as root: namespaces with their own files, processes, address and sshd.
 
     python -m experiments local up 3                               # server0 to server2, one site
@@ -48,10 +48,10 @@ def add(commands: Any) -> None:
     Each sets ``run``: a function that is called with the arguments and returns the exit status.
     """
     local = _command(
-        commands, "local", "hosts as namespaces of this machine: up, status, clean", _LOCAL
+        commands, "local", "hosts as namespaces of this machine: up, status, clean", _LOCAL_HELP
     )
     actions = local.add_subparsers(title="actions", metavar="ACTION", required=True)
-    up = _command(actions, "up", "make a testbed and leave it standing", _LOCAL)
+    up = _command(actions, "up", "make a testbed and leave it standing", _LOCAL_HELP)
     up.add_argument(
         "hosts", nargs="+", metavar="HOST", help="NAME[@SITE][=GROUP,GROUP], or a number of servers"
     )

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.testbeds.plan import CLIENTS, GROUPS, check_user
+from experiments.testbeds.plan import CLIENT_GROUPS, GROUPS, check_user
 
 Value = str | int | bool
 _Tree = Mapping[str, "_Tree | Value"]
@@ -68,7 +68,7 @@ def write(path: Path, hosts: Sequence[Host], heading: str) -> None:
     children: dict[str, _Tree | Value] = {group: {"hosts": members[group]} for group in GROUPS}
     children["clients"] = {
         "hosts": members["clients"],
-        "children": {group: {} for group in CLIENTS},
+        "children": {group: {} for group in CLIENT_GROUPS},
     }
     children["controller"] = {"hosts": {"localhost": {"ansible_connection": "local"}}}
     tree: _Tree = {

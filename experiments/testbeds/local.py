@@ -25,24 +25,22 @@ from ares.platform.interpreter import python
 from ares.testing import namespaces
 from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
 from ares.tracing.tree import printable
-from experiments import ENVIRONMENT
+from experiments import CHECKOUT, ENVIRONMENT
 from experiments.testbeds import inventory, nfqueue, slots
 from experiments.testbeds.duty import Duty, kill
 from experiments.testbeds.nfqueue import Shape
-from experiments.testbeds.plan import HostPlan, LinkPlan, between, check, check_shape
+from experiments.testbeds.plan import FIRST_HOST, HostPlan, LinkPlan, between, check, check_shape
 from experiments.testbeds.slots import State
 
-TOOLS = NETWORK_TOOLS | {
+LOCAL_TOOLS = NETWORK_TOOLS | {
     "tc": "iproute2", "iptables-legacy": "iptables", "unshare": "util-linux",
     "sshd": "openssh-server", "ssh": "openssh-client",
     "ssh-keygen": "openssh-client", "nsenter": "util-linux",
 }  # fmt: skip
 
-_CHECKOUT = Path(__file__).parents[2]
 _HOST_SCRIPT = Path(__file__).with_name("host.sh")
-_UP_S = 30.0
-_ASK_S = 0.02
-_FIRST_HOST = 10
+_HOST_UP_S = 30.0
+_HOST_ASK_S = 0.02
 _BURST_S = 0.004
 _BURST_BYTES_MIN = 16 * 1024
 """Least size of a token bucket, which holds the bytes sent in _BURST_S."""
@@ -67,7 +65,7 @@ PidFile none
 
 def obstacle() -> str | None:
     """Return why this machine cannot have such a testbed, and the remedy, or `None`."""
-    why = namespaces.obstacle(TOOLS)
+    why = namespaces.obstacle(LOCAL_TOOLS)
     return f"no testbed local: {why}. Testbed processes needs no root" if why else None
 
 
@@ -186,7 +184,7 @@ class LocalTestbed:
     def _address(self, host: str) -> str:
         site = self._hosts[host].site
         place = [name for name, other in self._hosts.items() if other.site == site].index(host)
-        return f"{self._subnet(self._sites.index(site))}.{_FIRST_HOST + place}"
+        return f"{self._subnet(self._sites.index(site))}.{FIRST_HOST + place}"
 
     def _subnet(self, site: int) -> str:
         """Return the first three bytes of a site's addresses.
@@ -552,14 +550,14 @@ def _detached(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 def _await(
     holds: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, what: str
 ) -> None:
-    deadline_s = time.monotonic() + _UP_S
+    deadline_s = time.monotonic() + _HOST_UP_S
     while not holds():
         if process.poll() is not None or time.monotonic() > deadline_s:
             raise NamespaceFailed(
                 f"the process that {what} "
                 f"{'ended' if process.poll() is not None else 'does not serve'}: {_end_of(log)}"
             )
-        time.sleep(_ASK_S)
+        time.sleep(_HOST_ASK_S)
 
 
 def _end_of(log: Path) -> str:
@@ -583,4 +581,4 @@ def _pid_namespace(pid: int) -> str:
 
 def _programs() -> list[str]:
     """Return the directories with our programs, which hosts must see and their users must reach."""
-    return sorted({sys.prefix, sys.base_prefix, str(_CHECKOUT)})
+    return sorted({sys.prefix, sys.base_prefix, str(CHECKOUT)})

@@ -25,13 +25,11 @@ from ares.tracing.tree import printable
 from experiments import ENVIRONMENT
 from experiments.testbeds import inventory
 from experiments.testbeds.duty import Duty, command_line, kill
-from experiments.testbeds.plan import HostPlan, LinkPlan, between, check, check_shape
+from experiments.testbeds.plan import FIRST_HOST, HostPlan, LinkPlan, between, check, check_shape
 from experiments.testbeds.relays import Reply, Request
 
 _NETWORKS = range(64, 128)
 """The second byte of addresses 127.N.SITE.HOST."""
-
-_FIRST_HOST = 10
 
 
 class LoopbackTestbed:
@@ -98,7 +96,7 @@ class LoopbackTestbed:
     def _address(self, host: str) -> str:
         site = self._hosts[host].site
         place = [name for name, other in self._hosts.items() if other.site == site].index(host)
-        return f"127.{self._network}.{self._sites.index(site) + 1}.{_FIRST_HOST + place}"
+        return f"127.{self._network}.{self._sites.index(site) + 1}.{FIRST_HOST + place}"
 
     def delay(
         self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0

@@ -39,15 +39,15 @@ _PACKET_HDR, _VERDICT_HDR = 1, 2
 _DROP, _ACCEPT = 0, 1
 _SOL_NETLINK, _NO_ENOBUFS, _RCVBUFFORCE = 270, 5, 33
 
-_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+_NETLINK_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _QUEUE = struct.Struct(">BBH")  # family, version, queue
 _ATTRIBUTE = struct.Struct("=HH")  # length with these four bytes, type
 _PACKET_ID = struct.Struct(">I")
-_ID_AT = _HEADER.size + _QUEUE.size + _ATTRIBUTE.size
+_ID_AT = _NETLINK_HEADER.size + _QUEUE.size + _ATTRIBUTE.size
 """Position of a packet's id: the header of a packet is its first attribute, and begins with the id.
 """
 
-HELD_MAX = 1 << 17
+HELD_PACKETS_MAX = 1 << 17
 """Packets of a queue on their way; later packets are dropped, as by a full router."""
 
 _BUFFER_BYTES = 1 << 25
@@ -119,9 +119,9 @@ class Shaper:
                 self._note(self._netlink.recv(65536, socket.MSG_DONTWAIT))
 
     def _note(self, message: bytes) -> None:
-        if _HEADER.unpack_from(message)[1] != _PACKET:
+        if _NETLINK_HEADER.unpack_from(message)[1] != _PACKET:
             return
-        number = _QUEUE.unpack_from(message, _HEADER.size)[2]
+        number = _QUEUE.unpack_from(message, _NETLINK_HEADER.size)[2]
         packet = _PACKET_ID.unpack_from(message, _ID_AT)[0]
         queue = self._queues[number]
         if queue.shape.loss and random.random() < queue.shape.loss:
@@ -160,7 +160,9 @@ class Shaper:
             self._queues[number] = _Queue()
             self._configure(number, _attribute(_CFG_CMD, struct.pack(">BxH", _COMMAND_BIND, 0)))
             self._configure(number, _attribute(_CFG_PARAMS, struct.pack(">IB", 0, _COPY_META)))
-            self._configure(number, _attribute(_CFG_QUEUE_MAXLEN, struct.pack(">I", HELD_MAX)))
+            self._configure(
+                number, _attribute(_CFG_QUEUE_MAXLEN, struct.pack(">I", HELD_PACKETS_MAX))
+            )
         flags = 0 if shape.loss else _FLAG_GSO
         mask = _attribute(_CFG_MASK, struct.pack(">I", _FLAG_GSO))
         self._configure(number, _attribute(_CFG_FLAGS, struct.pack(">I", flags)) + mask)
@@ -174,17 +176,17 @@ class Shaper:
         self._send(_CONFIG, number, attributes, _ACK)
         while True:
             message = self._netlink.recv(65536)
-            if _HEADER.unpack_from(message)[1] != _NLMSG_ERROR:
+            if _NETLINK_HEADER.unpack_from(message)[1] != _NLMSG_ERROR:
                 self._note(message)
-            elif refused := -struct.unpack_from("=i", message, _HEADER.size)[0]:
+            elif refused := -struct.unpack_from("=i", message, _NETLINK_HEADER.size)[0]:
                 raise OSError(refused, f"the kernel refuses queue {number}")
             else:
                 return
 
     def _send(self, kind: int, number: int, attributes: bytes, flags: int) -> None:
-        length = _HEADER.size + _QUEUE.size + len(attributes)
+        length = _NETLINK_HEADER.size + _QUEUE.size + len(attributes)
         message = (
-            _HEADER.pack(length, kind, _REQUEST | flags, 0, 0)
+            _NETLINK_HEADER.pack(length, kind, _REQUEST | flags, 0, 0)
             + _QUEUE.pack(0, 0, number)
             + attributes
         )

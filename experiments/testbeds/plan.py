@@ -15,11 +15,12 @@ from ares.tracing.tree import printable
 GROUPS = ("servers", "consensus", "writers", "readers", "recons", "clients")
 """Groups of hosts, as in the published rounds. Writers, readers and recons are clients, too."""
 
-CLIENTS = ("writers", "readers", "recons")
-HOSTS_MAX = 200
+CLIENT_GROUPS = ("writers", "readers", "recons")
+TESTBED_HOSTS_MAX = 200
 """Largest number of hosts of a site."""
 
-SITES_MAX = 60
+TESTBED_SITES_MAX = 60
+FIRST_HOST = 10
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,30}[A-Za-z0-9])?")
 
 
@@ -109,9 +110,10 @@ def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
         check_name(name)
     if twice := [name for name, count in names.items() if count > 1]:
         raise BadInput(f"there are two hosts {twice[0]!r}; nothing was made")
-    if len(sites) > SITES_MAX or max(sites.values()) > HOSTS_MAX:
+    if len(sites) > TESTBED_SITES_MAX or max(sites.values()) > TESTBED_HOSTS_MAX:
         raise BadInput(
-            f"a testbed has at most {SITES_MAX} sites with {HOSTS_MAX} hosts each; nothing was made"
+            f"a testbed has at most {TESTBED_SITES_MAX} sites with {TESTBED_HOSTS_MAX} hosts each; "
+            "nothing was made"
         )
     for host in hosts:
         if strange := set(host.groups) - set(GROUPS):

@@ -27,8 +27,8 @@ from ares.tracing.tree import printable
 
 PLACE = Path("/run/ares-testbed")
 TESTBEDS_MAX = 8
-_END_S = 10.0
-_ASK_S = 0.02
+_SLOT_END_S = 10.0
+_SLOT_ASK_S = 0.02
 
 
 class Leftover(AresError):
@@ -280,7 +280,7 @@ def _namespaces() -> set[str]:
 
 def _end_processes(names: list[str]) -> int:
     ended: set[int] = set()
-    deadline_s = time.monotonic() + _END_S
+    deadline_s = time.monotonic() + _SLOT_END_S
     while left := [pid for name in names for pid in processes(name)]:
         if time.monotonic() > deadline_s:
             raise Leftover(f"processes {left} do not end; nothing else was removed")
@@ -288,7 +288,7 @@ def _end_processes(names: list[str]) -> int:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         ended.update(left)
-        time.sleep(_ASK_S)
+        time.sleep(_SLOT_ASK_S)
     return len(ended)
 
 
@@ -302,5 +302,5 @@ def _end_masters(place: Path) -> None:
             ["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket}", "-O", "exit", "host"],
             capture_output=True,
             check=False,
-            timeout=_END_S,
+            timeout=_SLOT_END_S,
         )

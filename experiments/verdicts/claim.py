@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ares.model.errors import BadInput
 
-DIRECTORY = Path(__file__).parent / "claims"
+CLAIMS_DIRECTORY = Path(__file__).parent / "claims"
 
 CONFIRMED, NOT_CONFIRMED, CANNOT = "confirmed", "not confirmed", "cannot be tested here"
 
@@ -107,7 +107,7 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     no_claim: dict[str, str] = {}
 
 
-def sources(directory: Path = DIRECTORY) -> list[Source]:
+def sources(directory: Path = CLAIMS_DIRECTORY) -> list[Source]:
     """Return all sources, in the order of their files' names.
 
     Raises :class:`BadInput` for an invalid file or claim.

@@ -17,7 +17,7 @@ from experiments.verdicts.evaluate import Verdict, evaluate
 from experiments.verdicts.reproduction import NOT_YET, command, render
 from experiments.verdicts.rows import read_rows
 
-PAGE = Path("docs/reproduction.md")
+REPRODUCTION_PAGE = Path("docs/reproduction.md")
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -37,9 +37,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     judging.add_argument(
         "--out",
         type=Path,
-        default=PAGE,
+        default=REPRODUCTION_PAGE,
         metavar="FILE",
-        help=f"the page, written wholly or not at all (default: {PAGE})",
+        help=f"the page, written wholly or not at all (default: {REPRODUCTION_PAGE})",
     )
     judging.add_argument(
         "--check",

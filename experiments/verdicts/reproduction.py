@@ -219,13 +219,13 @@ def _otherwise(claim: Claim, others: Sequence[Comparison]) -> str:
 
 def command(claim: Claim) -> str:
     """Return the command that measures ``claim``."""
-    if claim.scenario == fog_plan.SCENARIO:
+    if claim.scenario == fog_plan.FOG_STUDY:
         return (
             f"python -m experiments.sites --{'paper-scale' if claim.scale == 'paper' else 'quick'}"
         )
     words = (
         "python -m experiments.logs --only figures"
-        if claim.scenario == log_plan.SCENARIO
+        if claim.scenario == log_plan.LOG_STUDY
         else f"python -m experiments run {claim.scenario}"
     )
     return words + (" --scale paper" if claim.scale == "paper" else "")

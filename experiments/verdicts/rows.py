@@ -20,7 +20,7 @@ from experiments.verdicts.evaluate import Row
 
 DATABASE = "results.db"
 
-_COLUMNS = ("servers", "writers", "readers", "reconfigurers", "object_size", "k", "m")
+_SETTING_COLUMNS = ("servers", "writers", "readers", "reconfigurers", "object_size", "k", "m")
 _SECONDS = ("mean_s", "p50_s", "p99_s")
 _OPERATIONS = (
     "files f CROSS JOIN operations o ON o.file_id = f.id WHERE f.run_id = :run AND f.kind = 'main'"
@@ -84,7 +84,7 @@ def _runs(database: sqlite3.Connection) -> dict[str, dict[str, Any]]:
         "scenario",
         "algorithm",
         "iteration",
-        *_COLUMNS,
+        *_SETTING_COLUMNS,
         "parameters",
         "provenance",
     )
@@ -114,7 +114,7 @@ def parameters_of(run: dict[str, Any]) -> dict[str, Any]:
         for key, value in run["parameters"].items()
         if not isinstance(value, dict)
     }
-    settings |= {name: run[name] for name in _COLUMNS if run[name] is not None}
+    settings |= {name: run[name] for name in _SETTING_COLUMNS if run[name] is not None}
     return settings
 
 
@@ -212,7 +212,7 @@ def _not_linearizable(results: Path) -> Iterator[Row]:
     """
     for path in sorted(results.glob("failed/*/*/run.json")):
         with suppress(OSError, msgspec.MsgspecError):
-            run = dict.fromkeys((*_COLUMNS, "iteration")) | msgspec.json.decode(
+            run = dict.fromkeys((*_SETTING_COLUMNS, "iteration")) | msgspec.json.decode(
                 path.read_bytes(), type=dict[str, Any]
             )
             if str(run["parameters"].get("checked")).startswith(_WRONG):

@@ -19,9 +19,9 @@ def select(what: str, by: str, *more: str) -> str:
 
 
 BY = '"algorithm", "op", "$parameter"'
-LEGEND = "$tag_algorithm $tag_op"
-BAR = "$tag_algorithm $tag_op $tag_$parameter"
-BARS = f"{BAR} $col"
+SERIES_LEGEND = "$tag_algorithm $tag_op"
+BAR_NAME = "$tag_algorithm $tag_op $tag_$parameter"
+BARS = f"{BAR_NAME} $col"
 OK = '"count" = 1'
 """The filter of successful operations: latencies of failed operations have no meaning."""
 
@@ -97,13 +97,13 @@ EXPERIMENTS = (
             Panel(
                 "Median latency",
                 "A bar for each algorithm, operation and value of the parameter.",
-                [(select('percentile("latency_s", 50) AS "p50"', BY, OK), BAR)],
+                [(select('percentile("latency_s", 50) AS "p50"', BY, OK), BAR_NAME)],
                 *("s", "bargauge", 12, 9),
             ),
             Panel(
                 "p99 latency",
                 "A bar for each algorithm, operation and value of the parameter.",
-                [(select('percentile("latency_s", 99) AS "p99"', BY, OK), BAR)],
+                [(select('percentile("latency_s", 99) AS "p99"', BY, OK), BAR_NAME)],
                 "s",
                 "bargauge",
                 12,
@@ -176,7 +176,7 @@ EXPERIMENTS = (
                             'time($__interval), "algorithm", "op" fill(none)',
                             OK,
                         ),
-                        LEGEND,
+                        SERIES_LEGEND,
                     )
                 ],
                 "s",
@@ -192,7 +192,7 @@ EXPERIMENTS = (
                             'time($__interval), "algorithm", "op" fill(none)',
                             OK,
                         ),
-                        LEGEND,
+                        SERIES_LEGEND,
                     )
                 ],
                 "s",
@@ -207,7 +207,7 @@ EXPERIMENTS = (
                             'sum("count") / ($__interval_ms / 1000)',
                             'time($__interval), "algorithm", "op" fill(null)',
                         ),
-                        LEGEND,
+                        SERIES_LEGEND,
                     )
                 ],
                 "ops",
@@ -234,7 +234,7 @@ EXPERIMENTS = (
 )
 
 
-LEVELS = ("client", "user")
+MEASURED_LEVELS = ("client", "user")
 """The measuring process: the client of the protocol, or the user of the client, with a longer wait.
 
 Stores for comparisons have only the second.
@@ -269,7 +269,7 @@ def experiments() -> dict[str, Any]:
         datasource("influxdb", "InfluxDB"),
         tags("scenario", "Scenario"),
         tags("algorithm", "Algorithm", of_scenario),
-        one_of("level", "Level", LEVELS),
+        one_of("level", "Level", MEASURED_LEVELS),
         tags("op", "Operation", of_scenario),
         one_of("parameter", "Parameter", PARAMETERS),
     ]

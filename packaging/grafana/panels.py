@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 SCHEMA_VERSION = 39
 PLUGIN_VERSION = "10.1.0"
-COLUMNS = 24
+GRID_COLUMNS = 24
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
 
@@ -189,13 +189,13 @@ def panels(rows: Sequence[Row], kind: str) -> list[dict[str, Any]]:
                 "type": "row",
                 "title": row.title,
                 "collapsed": False,
-                "gridPos": {"h": 1, "w": COLUMNS, "x": 0, "y": y},
+                "gridPos": {"h": 1, "w": GRID_COLUMNS, "x": 0, "y": y},
                 "panels": [],
             }
         )
         x, y, height = 0, y + 1, 0
         for panel in row.panels:
-            if x + panel.width > COLUMNS:
+            if x + panel.width > GRID_COLUMNS:
                 x, y, height = 0, y + height, 0
             table, instant = panel.kind == "table", panel.kind == "stat"
             place = {"h": panel.height, "w": panel.width, "x": x, "y": y}

@@ -149,7 +149,7 @@ def test_the_readme_is_short():
 
 
 def test_the_chart_beside_peers_has_the_figures_of_the_page():
-    drawn = peer_chart.drawing(peer_chart.bars(texts(peer_chart.PAGE)))
+    drawn = peer_chart.drawing(peer_chart.bars(texts(peer_chart.PERFORMANCE_PAGE)))
     assert texts(peer_chart.DRAWING) == drawn, "run python -P -m experiments.bench.peer_chart"
     assert "142,000  ares" in drawn
     assert len(re.findall('<rect class="(?:ares|other)', drawn)) == 4 * 2 + 4 * 3

@@ -19,7 +19,7 @@ from experiments.bench.points import Turn
 from experiments.bench.redis_client import Connection
 from experiments.bench.stores import Coroutines
 from experiments.bench.values import PRELOADER, Begun, Values, key_of
-from experiments.bench.workload import FULL, Workload
+from experiments.bench.workload import FULL_WORKLOADS, Workload
 
 KEYS = 50
 SIZE = 40
@@ -101,12 +101,14 @@ def turn(wrong: dict[str, int]) -> Turn:
     measured = Measured(
         100.0, {0: 50}, {0: 50}, {}, {}, 0, [0.5], {"s0": 0.5}, 0.0, 0.0, 1.0, {100: 100}, {}, wrong
     )
-    return Turn("ares-abd", FULL[0].name, 0, measured, 2**20)
+    return Turn("ares-abd", FULL_WORKLOADS[0].name, 0, measured, 2**20)
 
 
 def test_a_wrong_read_is_told_in_every_output(tmp_path):
     found = points(
-        [turn({"a read of k returned nothing": 1})], [Ares("ares-abd")], {FULL[0].name: (10, 1)}
+        [turn({"a read of k returned nothing": 1})],
+        [Ares("ares-abd")],
+        {FULL_WORKLOADS[0].name: (10, 1)},
     )
     report = Report("here", "once", found, [], {}, {}, {"ares-abd": "memory"})
     assert report.wrong == ["ares-abd, 10 B, 1 client: a read of k returned nothing"]

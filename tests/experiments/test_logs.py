@@ -13,7 +13,7 @@ from experiments.bench.redis_client import StreamConnection
 from experiments.bench.stores import Coroutines
 from experiments.cluster import local_cluster
 from experiments.logs.log_figures import opened, pids_of, states_asked
-from experiments.logs.log_plan import EXTENTS, LogRun, runs
+from experiments.logs.log_plan import LOG_EXTENTS, LogRun, runs
 from experiments.logs.log_work import LogLoop, LogWork, OurLog, Together, go_through, latency
 from experiments.logs.nats_client import NatsConnection, NatsError
 from experiments.verdicts.rows import read_rows
@@ -40,13 +40,13 @@ class Transport:
         self.sent = b""
 
 
-@pytest.mark.parametrize("scale", EXTENTS)
+@pytest.mark.parametrize("scale", LOG_EXTENTS)
 def test_the_points_of_a_scale_are_different_and_few(scale):
     planned = runs(scale)
     assert len({each.name for each in planned}) == len(planned)
     points = sum(len(each.windows) for each in planned)
     assert (
-        points * EXTENTS[scale].seconds * EXTENTS[scale].iterations
+        points * LOG_EXTENTS[scale].seconds * LOG_EXTENTS[scale].iterations
         < {"quick": 300, "paper": 1500}[scale]
     )
 

@@ -5,7 +5,7 @@ import pytest
 from ares.model.errors import BadInput
 from experiments.rounds.scenario import (
     OF_ARES,
-    PROTOCOLS,
+    ROUND_PROTOCOLS,
     SCALES,
     Parameters,
     protocols_of,
@@ -110,7 +110,7 @@ def test_families_of_protocols():
     assert protocols_of("RedisW,etcd") == ("REDIS_W", "ETCD")
     with pytest.raises(BadInput, match="no protocol 'Mongo'"):
         protocols_of("Mongo")
-    assert set(OF_ARES) < set(PROTOCOLS)
+    assert set(OF_ARES) < set(ROUND_PROTOCOLS)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from experiments.sites.blocking import await_that, in_thread
 from experiments.sites.orders import Operation, Order
 from experiments.sites.placement import holders
 from experiments.sites.store import NotDeployed, OperationFailed
-from experiments.sites.stores import STORES, module_of
+from experiments.sites.stores import SITE_STORES, module_of
 from experiments.sites.users import user
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from experiments.sites.cassandra_driver import CassandraUser
 
 SITES = ["nantes", "rennes", "lille", "lyon"]
-PEERS = [name for name, row in STORES.items() if row.module != "ares_store"]
+PEERS = [name for name, row in SITE_STORES.items() if row.module != "ares_store"]
 
 
 class TestPlacement:
@@ -265,17 +265,17 @@ class TestBlocking:
 )
 @pytest.mark.parametrize("store", PEERS)
 def test_objects_are_read_where_they_were_written_and_elsewhere(store: str) -> None:
-    if why := obstacle() or module_of(STORES[store]).missing():
+    if why := obstacle() or module_of(SITE_STORES[store]).missing():
         pytest.skip(why)
     with bed(SITES[:3]) as made:
         asyncio.run(_written_and_read(made, store))
 
 
 async def _written_and_read(made: Bed, store: str) -> None:
-    deployment = module_of(STORES[store]).deployment(STORES[store].options)
+    deployment = module_of(SITE_STORES[store]).deployment(SITE_STORES[store].options)
     names = [f"nantes/{number}" for number in range(3)]
     try:
-        await deployment.start(made, STORES[store].replicas)
+        await deployment.start(made, SITE_STORES[store].replicas)
         async with (
             user(made, store, deployment, "nantes") as writer,
             user(made, store, deployment, "rennes") as reader,

@@ -19,7 +19,7 @@ from ares.platform.interpreter import python
 from ares.testing import namespaces
 from experiments import ENVIRONMENT
 from experiments.sites import ares_store, disturbances, fog_plan, outcome, ycsb
-from experiments.sites.__main__ import PARTS
+from experiments.sites.__main__ import SITE_PARTS
 from experiments.sites.access_times import measure_local, measure_remote
 from experiments.sites.bed import Bed, bed, obstacle
 from experiments.sites.fog_runs import keep
@@ -27,10 +27,18 @@ from experiments.sites.orders import Done, Operation, Order, is_whole, value_of
 from experiments.sites.outcome import NO, PARTIALLY, UNKNOWN, YES, Measurement, table, table_text
 from experiments.sites.scene import Scene, pair
 from experiments.sites.store import NotDeployed, OperationFailed, site_of
-from experiments.sites.stores import STORES, chosen, module_of
+from experiments.sites.stores import SITE_STORES, chosen, module_of
 from experiments.sites.users import user
 from experiments.sites.worker import Worker
-from experiments.sites.ycsb import RECORD_BYTES, WORKLOADS, Mix, Scrambled, Zipfian, fnv, operations
+from experiments.sites.ycsb import (
+    RECORD_BYTES,
+    YCSB_MIXES,
+    Mix,
+    Scrambled,
+    Zipfian,
+    fnv,
+    operations,
+)
 from experiments.verdicts.rows import read_rows
 
 COUNT = 20_000
@@ -86,9 +94,9 @@ def test_scrambled_numbers_are_as_popular_and_lie_apart(random_of_seed):
     assert len(drawn) > 900
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", YCSB_MIXES)
 def test_a_workload_has_its_shares_and_asks_for_what_is_there(name):
-    mix, records = WORKLOADS[name], 200
+    mix, records = YCSB_MIXES[name], 200
     done = list(operations(mix, "a", records, COUNT, 7))
     kinds = Counter(each.kind for each in done)
     inserted = [
@@ -111,8 +119,8 @@ def test_a_workload_has_its_shares_and_asks_for_what_is_there(name):
 
 
 def test_the_workloads_are_those_of_the_plan_and_their_parts_are_one():
-    assert tuple(WORKLOADS) == fog_plan.WORKLOADS
-    for mix in WORKLOADS.values():
+    assert tuple(YCSB_MIXES) == fog_plan.YCSB_WORKLOADS
+    for mix in YCSB_MIXES.values():
         assert mix.read + mix.update + mix.insert + mix.scan + mix.modify == 1
 
 
@@ -346,8 +354,8 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
     )
     other = structs.replace(one, sites=1, figures={"write_all_s": 2.0, "failed": 0.0})
     for each in (one, other):
-        outcome.append(tmp_path / "results" / outcome.FILE, each)
-    lines = (tmp_path / "results" / outcome.FILE).read_bytes().splitlines()
+        outcome.append(tmp_path / "results" / outcome.FOG_FILE, each)
+    lines = (tmp_path / "results" / outcome.FOG_FILE).read_bytes().splitlines()
     assert [msgspec.json.decode(line, type=Measurement) for line in lines] == [one, other]
     keep(tmp_path, [one, other], "2026-01-01T00:00:00+00:00")
     rows, _ = read_rows(tmp_path)
@@ -358,7 +366,7 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
         found[7].figures["operations"],
     ) == (2.5, 2.0, 3)
     assert (found[7].scenario, found[7].algorithm, found[7].parameters["object_size"]) == (
-        fog_plan.SCENARIO,
+        fog_plan.FOG_STUDY,
         "ares x3",
         1_000_000,
     )
@@ -369,7 +377,7 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
 
 def test_stores_are_chosen_by_name():
     assert chosen("ares x1, ares x3") == ["ares x1", "ares x3"]
-    assert chosen(",".join(STORES)) == list(STORES)
+    assert chosen(",".join(SITE_STORES)) == list(SITE_STORES)
     with pytest.raises(
         BadInput,
         match=r"there is no store 'riak'; there are ares x1, .*ipfs.* Nothing was measured",
@@ -377,12 +385,12 @@ def test_stores_are_chosen_by_name():
         chosen("ares x1,riak")
 
 
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", SITE_STORES)
 def test_every_store_has_a_module_that_says_what_it_needs(name):
-    module = module_of(STORES[name])
+    module = module_of(SITE_STORES[name])
     lacking = module.missing()
     assert lacking is None or len(lacking) > 20, "what is not installed, and how to get it"
-    assert callable(module.deployment(STORES[name].options).start)
+    assert callable(module.deployment(SITE_STORES[name].options).start)
 
 
 def test_an_object_lives_at_the_site_of_its_name():
@@ -421,7 +429,7 @@ def test_the_program_refuses_what_it_does_not_have():
             env=ENVIRONMENT,
         )
         assert (done.returncode, why in done.stderr) == (2, True)
-    assert set(PARTS) == {"access", "containment", "cut", "move", "ycsb"}
+    assert set(SITE_PARTS) == {"access", "containment", "cut", "move", "ycsb"}
 
 
 # -- real runs -------------------------------------------------------------------------------------
@@ -496,7 +504,7 @@ async def test_ares_at_two_sites(monkeypatch):
     """
     monkeypatch.setattr("experiments.sites.access_times.WORKS", (fog_plan.Work(3, 50_000, 3),))
     monkeypatch.setattr(disturbances, "_BEFORE_S", 0.5)
-    monkeypatch.setattr(disturbances, "_OPERATION_S", 1.0)
+    monkeypatch.setattr(disturbances, "_DISTURBED_OPERATION_S", 1.0)
     extent = fog_plan.Extent(1, 0.2, 0.5, 2.0, 1.0, 10, 20)
     noted: list[Measurement] = []
     deployment = ares_store.deployment({})

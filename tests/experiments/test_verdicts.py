@@ -13,9 +13,9 @@ from ares.model.errors import BadInput
 from ares.results.summary import SUMMARY_COLUMNS
 from experiments.__main__ import main
 from experiments.logs import log_plan
-from experiments.rounds.scenario import PROTOCOLS, SCALES, Parameters, scenarios
+from experiments.rounds.scenario import ROUND_PROTOCOLS, SCALES, Parameters, scenarios
 from experiments.sites import fog_plan
-from experiments.sites.stores import STORES
+from experiments.sites.stores import SITE_STORES
 from experiments.verdicts.claim import (
     CANNOT,
     CONFIRMED,
@@ -87,7 +87,7 @@ def test_a_claim_names_what_there_is(claim):
         test, _, name = claim.shown_by.partition("::")
         assert not test or f"def {name}(" in (ROOT / test).read_text()
         return
-    others = {log_plan.SCENARIO: log_plan.PROTOCOLS, fog_plan.SCENARIO: STORES}
+    others = {log_plan.LOG_STUDY: log_plan.LOG_PROTOCOLS, fog_plan.FOG_STUDY: SITE_STORES}
     protocols = (
         others[claim.scenario]
         if claim.scenario in others
@@ -105,7 +105,7 @@ def test_a_claim_names_what_there_is(claim):
         *claim.each,
         *(name for pair in claim.each_pair for name in pair),
     }
-    assert algorithms <= set(protocols) <= {*PROTOCOLS, *log_plan.PROTOCOLS, *STORES}
+    assert algorithms <= set(protocols) <= {*ROUND_PROTOCOLS, *log_plan.LOG_PROTOCOLS, *SITE_STORES}
     known = {
         *Parameters.__struct_fields__,
         *log_plan.LogRun("CR").parameters(),
@@ -172,7 +172,7 @@ def rows_of(scale):
         for op, window in itertools.product(("read", "write", "all"), each.windows):
             told = each.parameters() | {"clients": window, "mode": "closed"}
             yield Row(
-                log_plan.SCENARIO,
+                log_plan.LOG_STUDY,
                 each.protocol,
                 op,
                 told,
@@ -180,9 +180,9 @@ def rows_of(scale):
                 1,
                 each.name,
             )
-    for store, told in itertools.product(STORES, fog_plan.tests()):
+    for store, told in itertools.product(SITE_STORES, fog_plan.tests()):
         yield Row(
-            fog_plan.SCENARIO,
+            fog_plan.FOG_STUDY,
             store,
             "all",
             told,

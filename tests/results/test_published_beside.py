@@ -7,7 +7,7 @@ import pytest
 from ares.results.published_beside import PUBLISHED_ALGORITHMS, PUBLISHED_SCENARIOS, rename_lines
 from ares.results.published_figures import published
 from experiments.__main__ import main
-from experiments.rounds.scenario import PROTOCOLS, scenarios
+from experiments.rounds.scenario import ROUND_PROTOCOLS, scenarios
 
 from . import browser
 from .runs_on_disk import line, write_run
@@ -86,7 +86,7 @@ def test_their_scenarios_have_our_names_where_we_have_them(tmp_path):
 
 def test_every_counterpart_is_one_of_our_scenarios_and_protocols():
     assert {other.scenario for other in PUBLISHED_SCENARIOS.values()} <= scenarios().keys()
-    assert set(PUBLISHED_ALGORITHMS.values()) <= set(PROTOCOLS)
+    assert set(PUBLISHED_ALGORITHMS.values()) <= set(ROUND_PROTOCOLS)
     assert {line.scenario for line in published()} <= PUBLISHED_SCENARIOS.keys()
 
 

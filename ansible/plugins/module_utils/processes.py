@@ -17,9 +17,9 @@ import time
 from glob import glob
 from pathlib import Path
 
-POLL_S = 0.05
+PROCESS_POLL_S = 0.05
 KILL_S = 5.0
-ASK_S = 3.0
+PROCESS_ASK_S = 3.0
 ANSWER_BYTES = 65536
 LOG_BYTES = 4096
 LOG_LINES = 8
@@ -115,7 +115,7 @@ def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
         while (
             left := {file: pid for file, pid in left.items() if found(file) or group_runs(pid)}
         ) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+            time.sleep(PROCESS_POLL_S)
         if not left:
             break
     return list(left.values())
@@ -142,7 +142,7 @@ def serves(ready: dict) -> str:
     host, _, port = ready["address"].rpartition(":")
     answer = b""
     try:
-        with socket.create_connection((host, int(port)), timeout=ASK_S) as connection:
+        with socket.create_connection((host, int(port)), timeout=PROCESS_ASK_S) as connection:
             connection.sendall(ready.get("send", "").encode())
             while not re.search(ready.get("expect", "").encode(), answer):
                 piece = connection.recv(ANSWER_BYTES)

@@ -124,7 +124,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-KEPT = ("address", "raft", "http", "data")
+KEPT_SETTINGS = ("address", "raft", "http", "data")
 """Settings of a process in the file that the inventory must repeat.
 
 The file decides; another value would be another server.
@@ -140,7 +140,7 @@ NO_OPTIONS = ("format", "name", "server", "consensus", "initial", *FIXED)
 
 def table(given: dict, **more: str) -> dict:
     """Return the process in the form of the cluster file."""
-    return {key: given[key] for key in ("id", *KEPT, "site") if given.get(key)} | {
+    return {key: given[key] for key in ("id", *KEPT_SETTINGS, "site") if given.get(key)} | {
         key: value for key, value in more.items() if value
     }
 
@@ -287,7 +287,7 @@ def refuse_other(parameters: dict, values: dict, there: dict, given: dict, path:
     The inventory must mean the same cluster and the same processes.
     """
     for id in given.keys() & there.keys():
-        for key in KEPT:
+        for key in KEPT_SETTINGS:
             found, wanted = there[id].get(key) or "", given[id].get(key) or ""
             if found != wanted:
                 why = f"the inventory says {key} = {wanted!r} of {id}, and {path} says {found!r}"

@@ -111,7 +111,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.ares.storage.plugins.module_utils.processes import (
-    POLL_S,
+    PROCESS_POLL_S,
     ended_with,
     found,
     lacking,
@@ -130,7 +130,7 @@ def await_serving(parameters: dict, pid_file: Path) -> str:
             return "it has ended"
         if time.monotonic() > deadline:
             return f"it does not serve after {parameters['ready_s']:g} s: {why}"
-        time.sleep(POLL_S)
+        time.sleep(PROCESS_POLL_S)
     return ""
 
 
@@ -140,7 +140,7 @@ def await_end(parameters: dict, pid_file: Path) -> str:
     while found(pid_file):
         if time.monotonic() > deadline:
             return f"it still runs after {parameters['ended_s']:g} s"
-        time.sleep(POLL_S)
+        time.sleep(PROCESS_POLL_S)
     status = ended_with(parameters["exit_status"])
     return (
         ""

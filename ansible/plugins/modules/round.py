@@ -93,7 +93,7 @@ from ansible_collections.ares.storage.plugins.module_utils.directories import (
     started_below,
 )
 from ansible_collections.ares.storage.plugins.module_utils.processes import (
-    POLL_S,
+    PROCESS_POLL_S,
     found,
     lacking,
     last_lines,
@@ -164,7 +164,7 @@ def wait(processes: list[dict], directory: Path, ready_s: float) -> None:
                     f"{one['name']} {what}. "
                     f"{last_lines(str(directory / 'logs' / one['name']) + '.out')}"
                 )
-            time.sleep(POLL_S)
+            time.sleep(PROCESS_POLL_S)
 
 
 def main() -> None:

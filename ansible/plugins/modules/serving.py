@@ -51,14 +51,14 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.ares.storage.plugins.module_utils.processes import ENDED, last_lines
 
-POLL_S = 0.1
-ASK_S = 2.0
+SERVING_POLL_S = 0.1
+SERVING_ASK_S = 2.0
 
 
 def asked(address: str) -> str:
     """Return why the process does not serve; empty on success. Proxies are not used."""
     host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=ASK_S)
+    connection = http.client.HTTPConnection(host, int(port), timeout=SERVING_ASK_S)
     try:
         connection.request("GET", "/health")
         answer = connection.getresponse()
@@ -106,7 +106,7 @@ def main() -> None:
                 else f"it does not serve after {given['timeout_s']:g} s: {why}"
             )
             module.fail_json(msg=f"{what}. " + (last_lines(given["log"]) or "journalctl says more"))
-        time.sleep(POLL_S)
+        time.sleep(SERVING_POLL_S)
     module.exit_json(changed=False, waited_s=round(time.monotonic() - began, 1))
 
 

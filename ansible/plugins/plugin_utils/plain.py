@@ -18,9 +18,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 PLUGINS = Path(__file__).parents[1]
-SHARED = "ansible_collections.ares.storage.plugins.module_utils."
+SHARED_PACKAGE = "ansible_collections.ares.storage.plugins.module_utils."
 
-PROGRAM = """
+REMOTE_PROGRAM = """
 import json, os, sys, types
 class AnsibleModule:
     KINDS = {{
@@ -55,7 +55,7 @@ for name, text in SOURCES.items():
     exec(compile(text, name, "exec"), module.__dict__)
 module.main()
 """
-MARK = "ares.storage says: "
+OUTPUT_MARK = "ares.storage says: "
 
 
 def sources_of(name: str) -> dict[str, str]:
@@ -64,9 +64,11 @@ def sources_of(name: str) -> dict[str, str]:
 
     def add(key: str, path: Path) -> None:
         text = path.read_text(encoding="utf-8")
-        for other in re.findall(rf"^from {re.escape(SHARED)}(\w+) import", text, re.MULTILINE):
-            if SHARED + other not in found:
-                add(SHARED + other, PLUGINS / "module_utils" / f"{other}.py")
+        for other in re.findall(
+            rf"^from {re.escape(SHARED_PACKAGE)}(\w+) import", text, re.MULTILINE
+        ):
+            if SHARED_PACKAGE + other not in found:
+                add(SHARED_PACKAGE + other, PLUGINS / "module_utils" / f"{other}.py")
         found[key] = text
 
     add(name, PLUGINS / "modules" / f"{name}.py")
@@ -86,20 +88,22 @@ class PlainModule(ActionBase):
         interpreter = str(given.get("ansible_python_interpreter") or "")
         interpreter = interpreter if interpreter.startswith("/") else "/usr/bin/python3"
         arguments = json.dumps(self._task.args, default=str)
-        program = PROGRAM.format(
+        program = REMOTE_PROGRAM.format(
             arguments=arguments,
             check_mode=self._task.check_mode,
             sources=json.dumps(sources_of(self.name)),
-            mark=MARK,
+            mark=OUTPUT_MARK,
         )
         command = f"{self._compute_environment_string()} {quote(interpreter)} -".strip()
         said = self._low_level_execute_command(
             command, in_data=program.encode(), executable="/bin/sh"
         )
-        answer = next((line for line in said["stdout"].splitlines() if line.startswith(MARK)), None)
+        answer = next(
+            (line for line in said["stdout"].splitlines() if line.startswith(OUTPUT_MARK)), None
+        )
         if answer is None:
             raise AnsibleActionFail(
                 f"{interpreter} ended with status {said['rc']}: "
                 f"{(said['stderr'] or said['stdout']).strip()[-1000:]}"
             )
-        return result | json.loads(answer.removeprefix(MARK))
+        return result | json.loads(answer.removeprefix(OUTPUT_MARK))
