@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 
 from ares.model.errors import AresError
-from experiments.bench.processes import end_on_sigterm
-from experiments.rounds import commands as rounds
-from experiments.testbeds import commands as testbeds
-from experiments.verdicts import commands as verdicts
+from experiments.bench.store_processes import end_on_sigterm
+from experiments.rounds import round_commands as rounds
+from experiments.testbeds import testbed_commands as testbeds
+from experiments.verdicts import verdict_commands as verdicts
 
 
 def main(given: Sequence[str] | None = None) -> int:

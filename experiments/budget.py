@@ -35,7 +35,7 @@ from ares.registers.operations import read, write
 from ares.registers.small_objects import small_objects
 from ares.replica.replica import Replica
 from experiments import TICKS_PER_S
-from experiments.cluster import ClusterOptions, local_cluster
+from experiments.local_cluster import ClusterOptions, local_cluster
 
 BUDGET_SERVERS, BUDGET_K = 5, 3
 BUDGET_OBJECTS = [ObjectName(f"key-{number:020d}") for number in range(1000)]
@@ -169,7 +169,7 @@ def used_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
-class Nobody:
+class NoStore:
     """A store that does nothing, which leaves only the callers' own cost.
 
     A request made in a turn of the event loop is answered in the next turn.
@@ -195,7 +195,7 @@ class Nobody:
             future.set_result(BUDGET_VALUE)
 
 
-async def loaded(store: ObjectStore | Nobody, at_once: int) -> tuple[int, float]:
+async def loaded(store: ObjectStore | NoStore, at_once: int) -> tuple[int, float]:
     """Load the store, half of the operations reads; return their number and their rate a second."""
     rng, count, begin = random.Random(1), 0, time.perf_counter()
     end = begin + BUDGET_S
@@ -216,7 +216,7 @@ async def loaded(store: ObjectStore | Nobody, at_once: int) -> tuple[int, float]
 
 async def callers(at_once: int) -> None:
     own = time.process_time()
-    count, _ = await loaded(Nobody(), at_once)
+    count, _ = await loaded(NoStore(), at_once)
     print(
         f"callers alone,    {at_once:3} at once: client "
         f"{(time.process_time() - own) / count * 1e6:6.1f}",

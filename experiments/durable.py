@@ -32,7 +32,7 @@ from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.platform.memory import SERVER_BYTES, keep_freed_memory
 from ares.replica.facts import fact_bytes_max
-from ares.server.serving import ServingParts, restored, run_server
+from ares.server.storage_process import ServingParts, restored, run_server
 from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.segment_journal import open_journal

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.client.manager import Manager
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.codec import encode
 from ares.model.identity import CallId, ObjectName
@@ -27,7 +27,7 @@ from ares.model.messages import GetData
 from ares.model.units import MIB
 from ares.platform.loop import run
 from ares.testing.fuzz.fuzz_attacks import FUZZ_READY, framed, greeting
-from ares.testing.torture.cluster import TortureCluster
+from ares.testing.torture.torture_cluster import TortureCluster
 from experiments import TICKS_PER_S
 
 GIB = 1024 * MIB
@@ -49,7 +49,7 @@ LIMITS_READS = 50
 _OPENING = greeting() + FUZZ_READY
 
 
-class Server:
+class ServerProbe:
     """A running storage server, seen from outside."""
 
     def __init__(self, settings: Settings, pid: int) -> None:
@@ -94,7 +94,7 @@ def _limited(directory: Path, limits: str) -> Settings:
 
 
 @contextlib.asynccontextmanager
-async def serving(limits: str) -> AsyncIterator[tuple[Server, Manager]]:
+async def serving(limits: str) -> AsyncIterator[tuple[ServerProbe, Manager]]:
     """Run a cluster with a single server in memory, and a client.
 
     ``limits`` are lines for the server's table of limits.
@@ -107,12 +107,12 @@ async def serving(limits: str) -> AsyncIterator[tuple[Server, Manager]]:
             async with connect(settings) as store:
                 await store.write("value", os.urandom(LIMITS_VALUE_BYTES))
                 await store.write("small", b"0123456789")
-                yield Server(settings, cluster.pid(next(iter(settings.servers)))), store
+                yield ServerProbe(settings, cluster.pid(next(iter(settings.servers)))), store
         finally:
             cluster.stop()
 
 
-async def clients(server: Server, many: int, said: bytes) -> list[socket.socket]:
+async def clients(server: ServerProbe, many: int, said: bytes) -> list[socket.socket]:
     """Open ``many`` connections, send ``said`` on each, and read no answers."""
     loop = asyncio.get_running_loop()
 

@@ -24,7 +24,7 @@ from ares.client.manager import Manager
 from ares.model.configuration import Configuration
 from ares.model.units import MIB
 from ares.reconfig.mover import Transfer
-from experiments.cluster import local_cluster, processor_s
+from experiments.local_cluster import local_cluster, processor_s
 from experiments.measuring import Table, ratios
 
 MOVING_VALUE_SERVERS = [f"s{number}" for number in range(5)]

@@ -32,7 +32,7 @@ HELD_CHUNKS_MAX = 128
 Held = asyncio.Queue[tuple[float, bytes]]
 
 
-class Way:
+class LinkDirection:
     """A direction of a link.
 
     Bytes are late by ``delay_s`` +- ``jitter_s``, and wait while the link is cut.
@@ -56,7 +56,7 @@ class Relay:
     Bytes to the target go ``there``, and bytes from the target ``back``; both may be the same way.
     """
 
-    def __init__(self, target: str, there: Way, back: Way) -> None:
+    def __init__(self, target: str, there: LinkDirection, back: LinkDirection) -> None:
         self._host, self._port = split_address(target)
         if not is_loopback(self._host):
             raise ValueError(f"a relay is for servers on loopback, not for {target}")
@@ -99,13 +99,13 @@ class Relay:
             back.close()
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """A source of bytes: a :class:`asyncio.StreamReader`."""
 
     async def read(self, n: int) -> bytes: ...
 
 
-async def carry(source: Source, target: asyncio.StreamWriter, way: Way) -> None:
+async def carry(source: ByteSource, target: asyncio.StreamWriter, way: LinkDirection) -> None:
     """Carry the bytes of a direction up to the end of stream, and pass the end on."""
     held: Held = asyncio.Queue(HELD_CHUNKS_MAX)
     loop = asyncio.get_running_loop()
@@ -117,7 +117,7 @@ async def carry(source: Source, target: asyncio.StreamWriter, way: Way) -> None:
             await held.put((loop.time() + way.late_s(), data))
 
 
-async def _deliver(held: Held, target: asyncio.StreamWriter, way: Way) -> None:
+async def _deliver(held: Held, target: asyncio.StreamWriter, way: LinkDirection) -> None:
     loop = asyncio.get_running_loop()
     while True:
         due, data = await held.get()
@@ -134,7 +134,7 @@ async def _deliver(held: Held, target: asyncio.StreamWriter, way: Way) -> None:
 
 async def _serve(delay_s: float, targets: Sequence[str]) -> None:
     """Relay until standard input ends, which happens when the starting process is gone."""
-    way = Way(delay_s)
+    way = LinkDirection(delay_s)
     relays = [Relay(target, way, way) for target in targets]
     print(*[await relay.open() for relay in relays], flush=True)
     await asyncio.to_thread(sys.stdin.read)

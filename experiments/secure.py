@@ -24,7 +24,7 @@ from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.model.units import MIB
 from ares.platform.loop import run
-from experiments.cluster import ClusterOptions, local_cluster, processor_s
+from experiments.local_cluster import ClusterOptions, local_cluster, processor_s
 from experiments.measuring import Goal, Table, ratios, timed, warm_memory
 from experiments.speed import SPEED_KEYS, SPEED_S, small
 
@@ -37,7 +37,7 @@ COST_MAX = Goal(0.7, at_most=False)
 WITHOUT_KEYS, WITH_KEYS, LIBZMQ = "without keys", "with keys", "with keys, libzmq"
 
 
-class Side(Struct, frozen=True):
+class KeyVariant(Struct, frozen=True):
     """A cluster of the comparison."""
 
     store: Manager
@@ -48,7 +48,7 @@ class Side(Struct, frozen=True):
         return time.process_time() + processor_s(self.file)
 
 
-def turns(sides: dict[str, Side], number: int) -> Iterable[tuple[str, Side]]:
+def turns(sides: dict[str, KeyVariant], number: int) -> Iterable[tuple[str, KeyVariant]]:
     """Return the clusters in an order that alternates between rounds."""
     return sorted(sides.items(), reverse=bool(number % 2))
 
@@ -64,7 +64,7 @@ def compare(
     table.line(f"{what}: with keys, ours / libzmq", ratios(values[WITH_KEYS], values[LIBZMQ]), "x")
 
 
-async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> None:
+async def small_values(table: Table, sides: dict[str, KeyVariant], rounds: int) -> None:
     table.section(
         "10-byte values, n=5, half of the operations reads: throughput, and processor time of an "
         "operation"
@@ -84,7 +84,7 @@ async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> Non
         compare(table, f"{concurrency:3} at once, processor", spent_us, "us")
 
 
-async def large_values(table: Table, sides: dict[str, Side], rounds: int) -> None:
+async def large_values(table: Table, sides: dict[str, KeyVariant], rounds: int) -> None:
     table.section(
         "large values, n=5, one at a time: throughput, and processor time for a MiB of the value"
     )
@@ -111,7 +111,7 @@ async def large_values(table: Table, sides: dict[str, Side], rounds: int) -> Non
             compare(table, f"{mib:3} MiB {what}, processor", spent_us, "us")
 
 
-async def connecting(table: Table, sides: dict[str, Side]) -> None:
+async def connecting(table: Table, sides: dict[str, KeyVariant]) -> None:
     table.section("a new connection and one read")
     for name, side in sides.items():
         taken = []
@@ -125,7 +125,7 @@ async def connecting(table: Table, sides: dict[str, Side]) -> None:
 
 async def measure(files: dict[str, Path], wanted: argparse.Namespace) -> None:
     table = Table()
-    sides = {name: Side(await connect(file), file) for name, file in files.items()}
+    sides = {name: KeyVariant(await connect(file), file) for name, file in files.items()}
     if not wanted.large:
         await small_values(table, sides, wanted.rounds)
         await connecting(table, sides)

@@ -30,7 +30,7 @@ from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import SERVER, Span
 from ares.tracing.tracer import EXPORT_S, Tracer
 from ares.tracing.tree import read_spans
-from experiments.cluster import ClusterOptions, local_cluster, processor_s
+from experiments.local_cluster import ClusterOptions, local_cluster, processor_s
 from experiments.measuring import Goal, Table
 
 SEEN_SERVERS = 5
@@ -40,7 +40,7 @@ SEEN_KEYS = 64
 GOALS = {"off again": None, "1 % traced": Goal(5.0), "all traced": Goal(35.0), "all logged": None}
 
 
-class Window(Struct):
+class WindowFigures(Struct):
     """Figures of a window.
 
     An operation took `took_s` seconds of time and `worked_s` seconds of processors. The window had
@@ -74,7 +74,7 @@ class Variant:
 
     async def window(
         self, store: Manager, at_once: int, window_s: float, pause_s: float = 0.0
-    ) -> Window:
+    ) -> WindowFigures:
         """Run operations for a window, half of them reads; count later exports as work."""
         self.forget()
         count, left_out, worked_s = 0, self._left_out, self._processors_s()
@@ -92,7 +92,7 @@ class Variant:
         await asyncio.gather(*(work(number) for number in range(at_once)))
         took_s = time.perf_counter() - begin
         await self._exported()
-        return Window(
+        return WindowFigures(
             took_s / count - pause_s,
             (self._processors_s() - worked_s) / count,
             count,
@@ -149,7 +149,7 @@ def costs(of: Sequence[float], beside: Sequence[float]) -> list[float]:
 async def measure(
     table: Table, file: Path, at_once: int, rounds: int, window_s: float, pause_s: float = 0.0
 ) -> None:
-    taken: defaultdict[str, list[Window]] = defaultdict(list)
+    taken: defaultdict[str, list[WindowFigures]] = defaultdict(list)
     async with AsyncExitStack() as closing:
         variants = {name: Variant(name, file) for name in ("off", *GOALS)}
         settings = Settings.load(file)

@@ -32,7 +32,7 @@ from ares.net.port import Connections
 from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.reconfig.view import Switches
-from ares.server.serving import ServingParts, run_server
+from ares.server.storage_process import ServingParts, run_server
 from ares.testing.namespaces import add, inside, obstacle, remove
 from ares.testing.namespaces import run as call
 from experiments import ENVIRONMENT

@@ -20,7 +20,7 @@ from ares.client.manager import Manager
 from ares.dap.coding import coding_for
 from ares.model.units import MIB
 from ares.platform.loop import run
-from experiments.cluster import local_cluster
+from experiments.local_cluster import local_cluster
 from experiments.raw_zmq import raw_peers
 
 SPEED_S = 3.0

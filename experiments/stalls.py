@@ -33,7 +33,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
@@ -68,7 +68,7 @@ from ares.model.tag import Tag
 from ares.model.units import MIB
 from ares.platform.interpreter import python
 from ares.testing.fuzz.fuzz_attacks import FUZZ_READY, framed, greeting
-from ares.testing.torture.cluster import TortureCluster, die_with_parent
+from ares.testing.torture.torture_cluster import TortureCluster, die_with_parent
 
 STALL_PAUSE_S = 0.005
 _SCHEDULED = 2
@@ -264,7 +264,7 @@ ATTACKS: dict[str, Callable[[Target], Frames]] = {
 }
 
 
-class Raw:
+class RawSocket:
     """A plain socket on which ZMTP is spoken."""
 
     def __init__(self, address: str) -> None:
@@ -307,7 +307,7 @@ def attack(target: Target) -> None:
     frames = ATTACKS[target.kind](target)
     while True:
         with contextlib.suppress(OSError):
-            raw = Raw(target.address)
+            raw = RawSocket(target.address)
             threading.Thread(target=_read_all, args=(raw.socket,), daemon=True).start()
             print("attacking", flush=True)
             for each in frames:
@@ -346,7 +346,7 @@ def _read_all(reader: socket.socket) -> None:
             pass
 
 
-class Process:
+class AttackedProcess:
     """The process under attack, seen from outside."""
 
     def __init__(self, pid: int) -> None:
@@ -363,10 +363,10 @@ class Process:
         return time.clock_gettime((~self._pid << 3) | _SCHEDULED)
 
 
-class Waits(threading.Thread):
+class HonestClient(threading.Thread):
     """The honest client: calls ``ask`` sequentially until ``ended``."""
 
-    def __init__(self, process: Process, ask: Callable[[], object]) -> None:
+    def __init__(self, process: AttackedProcess, ask: Callable[[], object]) -> None:
         super().__init__(daemon=True)
         self.waits_s: list[float] = []
         self.busy_s: list[float] = []
@@ -402,7 +402,7 @@ class Line(msgspec.Struct):
     """Number of the honest client's requests that were refused or reset."""
 
 
-class Scene:
+class AttackScene:
     """A running cluster with objects and logs for requests."""
 
     def __init__(self, cluster: TortureCluster, durability: str) -> None:
@@ -418,7 +418,7 @@ class Scene:
 
     def prepare(self) -> None:
         """Store the objects and logs that requests ask for."""
-        raw = Raw(self._server.address)
+        raw = RawSocket(self._server.address)
         id = self.configuration.id
         for first in range(0, STALL_OBJECTS, 100):
             names = [f"{n:06}".ljust(NAME_BYTES, "n") for n in range(first, first + 100)]
@@ -432,7 +432,7 @@ class Scene:
         for number in range(1, SMALL_APPENDS + 1):
             raw.ask(_append(self.small.id, 1, number, (b"",) * 4096))
 
-    def log(self, raw: Raw, name: str) -> Configuration:
+    def log(self, raw: RawSocket, name: str) -> Configuration:
         """Make a new log on this server alone."""
         chain = self._chain.at(DomainName(name), 0, self.configuration.cluster_id)
         raw.socket.sendall(batch([Introduce(CallId(0), chain)]))
@@ -444,8 +444,8 @@ class Scene:
         on_member = kind.startswith(MEMBER)
         attacked = self._member if on_member else self._server
         address = attacked.http if kind.startswith(HTTP) else attacked.address
-        log = self.log(Raw(self._server.address), f"{kind} {attackers}")
-        process = Process(self.cluster.pid(ServerId("r0" if on_member else "s0")))
+        log = self.log(RawSocket(self._server.address), f"{kind} {attackers}")
+        process = AttackedProcess(self.cluster.pid(ServerId("r0" if on_member else "s0")))
         targets = [
             Target(
                 address,
@@ -459,7 +459,7 @@ class Scene:
             for number in range(attackers)
         ]
         before_s = process.processor_s()
-        other = Waits(process, self._asking(kind, address))
+        other = HonestClient(process, self._asking(kind, address))
         other.start()
         running = [_started(target) for target in targets]
         try:
@@ -491,7 +491,7 @@ class Scene:
         """Return the next request of the honest client."""
         if kind.startswith(HTTP):
             return partial(probe, address)
-        id, raw = self.configuration.id, Raw(address)
+        id, raw = self.configuration.id, RawSocket(address)
         put = _put(id, ObjectName("small"), 1, b"0123456789")
         asked: list[AnyMessage] = [put, GetData(CallId(2), id, ObjectName("small"), True)]
         if kind.startswith(MEMBER):
@@ -529,7 +529,7 @@ def scenes(
             cluster = TortureCluster(create(home, plan), None)
             try:
                 asyncio.run(cluster.start())
-                scene = Scene(cluster, durability)
+                scene = AttackScene(cluster, durability)
                 scene.prepare()
                 yield scene.measure(kind, attackers, seconds)
             finally:

@@ -8,7 +8,7 @@ the ports of `init`, as used by the demo and torture.
 import os
 from itertools import cycle, islice
 
-from ares.cluster import cluster_file
+from ares.cluster import new_cluster
 
 _LANES = 4
 _PER_LANE = 2_500
@@ -22,10 +22,10 @@ _single = cycle((*_own[_first:_SINGLE_PER_LANE], *_own[:_first]))
 
 def stay_in_lane() -> None:
     """Give the ports of this lane to clusters made in this process with a base port of 0."""
-    cluster_file._PORTS = _own[_SINGLE_PER_LANE:]
+    new_cluster._PORTS = _own[_SINGLE_PER_LANE:]
 
 
 def free_addresses(count: int) -> list[str]:
     """Return addresses on loopback, all unused for a while."""
-    free = (port for port in _single if cluster_file.is_free("127.0.0.1", port))
+    free = (port for port in _single if new_cluster.is_free("127.0.0.1", port))
     return [f"127.0.0.1:{port}" for port in islice(free, count)]

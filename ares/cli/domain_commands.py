@@ -463,7 +463,7 @@ def wished_configuration(
 
     Raises :class:`BadInput`.
     """
-    from ares.cluster.cluster_file import largest_k
+    from ares.cluster.new_cluster import largest_k
 
     book = common.settings().book()
     if dap is None:

@@ -62,10 +62,12 @@ def _process(words: Sequence[str]) -> Callable[[], None] | None:
         case ["server" | "consensus" as kind, file, "--id", id] if not (
             file.startswith("-") or id.startswith("-")
         ):
-            from ares.server import process
+            from ares.server import process_lifecycle
 
             return partial(
-                process.run_storage_server if kind == "server" else process.run_consensus_member,
+                process_lifecycle.run_storage_server
+                if kind == "server"
+                else process_lifecycle.run_consensus_member,
                 Path(file),
                 id,
             )

@@ -74,7 +74,7 @@ def log_level(common: SharedOptions, level: Level, server: Processes = None) -> 
     The exit status is 1 if a process does not answer or refuses. In a cluster with keys the command
     needs a key with the role admin.
     """
-    from ares.platform.logs import LEVELS
+    from ares.platform.json_logs import LEVELS
 
     if level not in LEVELS:
         raise BadInput(

@@ -5,7 +5,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 from zlib import crc32
 
-from ares.cluster.cluster_file import largest_k
+from ares.cluster.new_cluster import largest_k
 from ares.cluster.settings import Settings, split_address
 from ares.model.configuration import (
     BACKEND_DEFAULT,

@@ -36,7 +36,7 @@ from ares.model.messages import (
 )
 from ares.net.port import Listener, Sender
 from ares.platform import tasks
-from ares.platform.logs import set_level
+from ares.platform.json_logs import set_level
 from ares.platform.metrics import AutopilotCounters
 from ares.platform.release import version
 from ares.security.roles import Admission

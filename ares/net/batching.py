@@ -51,7 +51,7 @@ from ares.model.messages import (
 )
 from ares.model.work import REQUEST_WORK, Meter
 from ares.net.port import Came, DeliverFrames, Handle, Sender
-from ares.platform.logs import is_worth_a_line
+from ares.platform.json_logs import is_worth_a_line
 from ares.platform.metrics import ListenerTraffic
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ from ares.net.zmtp.frames import (
     properties,
 )
 from ares.platform import tasks
-from ares.platform.logs import is_worth_a_line
+from ares.platform.json_logs import is_worth_a_line
 from ares.platform.metrics import ListenerTraffic
 from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey

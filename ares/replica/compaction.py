@@ -1,9 +1,9 @@
 """The choice of a journal's place to give back, and of the facts to keep.
 
-Pure; ares/server/reclaiming.py does the work. A place qualifies when at least half of its bytes are
-dead: copying the live half costs no more than the gain, hence all copied bytes together never
-exceed the bytes written by clients. The live bytes are known approximately, but never below half of
-their real size: a place just copied is not chosen again at once.
+Pure; ares/server/space_reclaimer.py does the work. A place qualifies when at least half of its
+bytes are dead: copying the live half costs no more than the gain, hence all copied bytes together
+never exceed the bytes written by clients. The live bytes are known approximately, but never below
+half of their real size: a place just copied is not chosen again at once.
 """
 
 from collections.abc import Iterator, Mapping

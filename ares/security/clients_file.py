@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from ares.model.errors import BadInput
 from ares.model.messages import Role
-from ares.platform.logs import is_worth_a_line
+from ares.platform.json_logs import is_worth_a_line
 from ares.platform.named_files import NotToml, parse_toml, read_named
 from ares.platform.trusted_files import replace_durably, require_own
 from ares.security.keys import SecretKey, is_key, shown

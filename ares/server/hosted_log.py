@@ -15,7 +15,7 @@ import msgspec
 from ares.model.log_messages import Append, Fetched, Forward, LogRecord, Trim
 from ares.model.messages import AnyMessage, Introduce
 from ares.net.port import Loop
-from ares.platform.logs import is_worth_a_line
+from ares.platform.json_logs import is_worth_a_line
 from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, FullDisk
 from ares.sharedlog.chain_segment import OUTBOX_BYTES_MAX, Sender
 from ares.sharedlog.entries import Entries, MemoryEntries

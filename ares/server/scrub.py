@@ -1,9 +1,9 @@
 """The care of a server for the disk: verify all places, leave damaged places, repair elements.
 
 A *round* verifies every place, in a thread and at a limited rate; waits until the live facts of
-damaged places have been journaled again (ares/server/reclaiming.py); and tries once to repair every
-quarantined element, from the elements of other servers. Between rounds the server repairs a newly
-missing element at once, and tries again while elements are missing.
+damaged places have been journaled again (ares/server/space_reclaimer.py); and tries once to repair
+every quarantined element, from the elements of other servers. Between rounds the server repairs a
+newly missing element at once, and tries again while elements are missing.
 
 The time of the last round outlasts the server in a file beside the store: a server restarted every
 week is verified, too.

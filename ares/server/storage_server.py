@@ -54,7 +54,7 @@ from ares.model.messages import (
 from ares.model.work import ENTRY_BYTES_MIN, Meter
 from ares.net.port import Came, Handle, Intake, Loop, Sender
 from ares.platform import compiled
-from ares.platform.logs import set_level
+from ares.platform.json_logs import set_level
 from ares.platform.memory import memory_bytes
 from ares.platform.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic, Vitals, holding
 from ares.platform.release import version
@@ -64,8 +64,8 @@ from ares.replica.replica import Replica
 from ares.security.roles import Admission
 from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, FullDisk
 from ares.server.hosted_logs import OF_EITHER, OF_LOGS, HostedLogs
-from ares.server.reclaiming import ReclaimStep, SpaceReclaimer
-from ares.server.users import UsageCounts
+from ares.server.space_reclaimer import ReclaimStep, SpaceReclaimer
+from ares.server.usage_counts import UsageCounts
 from ares.store.port import Journal, Key, NoJournal, Use
 
 if TYPE_CHECKING:

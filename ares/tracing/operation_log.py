@@ -18,7 +18,7 @@ from typing import Any
 from ares.engine.recording import Recording
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
-from ares.platform.logs import FIELDS, LineFormatter
+from ares.platform.json_logs import FIELDS, LineFormatter
 from ares.tracing.outcomes import line_of
 
 LOG_FILE_BYTES = 256 * 1024 * 1024

@@ -24,19 +24,19 @@ import msgspec
 from ares.platform.release import version
 from experiments.bench import baseline
 from experiments.bench.as_runs import make_page, write_faults, write_turns
-from experiments.bench.cassandra import CASSANDRA
-from experiments.bench.etcd import Etcd
+from experiments.bench.cassandra_peer import CASSANDRA
+from experiments.bench.etcd_peer import Etcd
 from experiments.bench.faults import faults
-from experiments.bench.figures import Report, fault_points, points
+from experiments.bench.figures import BenchReport, fault_points, points
 from experiments.bench.peers import ARES_PEERS, Peer
 from experiments.bench.peers import QUICK_PEERS as QUICK_PEERS
-from experiments.bench.points import Settings, turns
-from experiments.bench.processes import end_on_sigterm, is_on_memory
-from experiments.bench.redis import REDIS
+from experiments.bench.points import BenchSettings, turns
+from experiments.bench.redis_peer import REDIS
+from experiments.bench.store_processes import end_on_sigterm, is_on_memory
 from experiments.bench.text import text
 from experiments.bench.workload import FULL_WORKLOADS, QUICK_WORKLOADS, Workload
 
-QUICK_SETTINGS = Settings(rounds=2, seconds=0.8, warm_s=0.2)
+QUICK_SETTINGS = BenchSettings(rounds=2, seconds=0.8, warm_s=0.2)
 FAULTED_PEERS = ("ares-abd", "ares-ec", "ares-abd-fsync", "redis-wait", "etcd")
 FAULTED_QUICK = ("ares-abd",)
 
@@ -143,9 +143,9 @@ def measure(
     workloads: Sequence[Workload],
     given: argparse.Namespace,
     missing: dict[str, str],
-) -> Report:
+) -> BenchReport:
     """Run all measurements, and print each line at once."""
-    settings = QUICK_SETTINGS if given.quick else Settings()
+    settings = QUICK_SETTINGS if given.quick else BenchSettings()
     settings = msgspec.structs.replace(
         settings,
         processes=given.processes,
@@ -166,7 +166,7 @@ def measure(
     by_name = {workload.name: workload for workload in workloads}
     write_turns(given.out, made, by_name, peers, where)
     write_faults(given.out, disturbed, where)
-    return Report(
+    return BenchReport(
         machine=where,
         settings=f"{settings.rounds} rounds of {settings.seconds:g} s after {settings.warm_s:g} s "
         f"of warming up; {settings.processes} generators",
@@ -182,7 +182,7 @@ def measure(
     )
 
 
-def write(report: Report, directory: Path) -> str:
+def write(report: BenchReport, directory: Path) -> str:
     """Write the files, and return the text."""
     known = baseline.load()
     directory.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from msgspec import structs
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
 from ares.model.errors import AresError, ObjectNotFound
-from experiments.bench.stores import AresStore, Coroutines
+from experiments.bench.store_clients import AresStore, Coroutines
 
 
 async def ares_clients(store: AresStore) -> Coroutines:

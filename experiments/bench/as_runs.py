@@ -15,15 +15,15 @@ from msgspec import structs
 from ares.platform.interpreter import python
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments import ENVIRONMENT
-from experiments.bench.faults import Disturbed
+from experiments.bench.faults import DisturbedRun
+from experiments.bench.growth_sample import GrowthSample
 from experiments.bench.measured_points import began, point_of, write_load
 from experiments.bench.moving_figures import Duration
-from experiments.bench.moving_load import Watched
-from experiments.bench.moving_runs import Run
+from experiments.bench.moving_load import WatchedOperation
+from experiments.bench.moving_runs import MoveRun
 from experiments.bench.peers import Peer
-from experiments.bench.points import Turn
-from experiments.bench.processes import BenchError
-from experiments.bench.samples import Sample
+from experiments.bench.points import BenchTurn
+from experiments.bench.store_processes import BenchError
 from experiments.bench.workload import FAULTED, Workload, size_text
 
 ROUNDS_NAME = "rounds"
@@ -79,7 +79,7 @@ def make_page(out: Path) -> Path:
 
 def write_turns(
     out: Path,
-    turns: Sequence[Turn],
+    turns: Sequence[BenchTurn],
     workloads: Mapping[str, Workload],
     peers: Sequence[Peer],
     machine: str,
@@ -132,7 +132,7 @@ def write_turns(
 
 
 def write_faults(
-    out: Path, disturbed: Sequence[Disturbed], machine: str, workload: Workload = FAULTED
+    out: Path, disturbed: Sequence[DisturbedRun], machine: str, workload: Workload = FAULTED
 ) -> None:
     """Write a run for every store, fault and round."""
     emptied(out, ["bench_faults"])
@@ -153,7 +153,7 @@ def write_faults(
 
 
 def write_samples(
-    out: Path, samples: Sequence[Sample], titles: Mapping[str, str], machine: str
+    out: Path, samples: Sequence[GrowthSample], titles: Mapping[str, str], machine: str
 ) -> None:
     """Write a run for every sample; every section is a scenario."""
     emptied(out, dict.fromkeys(f"scale_{sample.section}" for sample in samples))
@@ -182,7 +182,7 @@ def write_samples(
         )
 
 
-def write_move(out: Path, run: Run, objects: int, value_bytes: int, machine: str) -> None:
+def write_move(out: Path, run: MoveRun, objects: int, value_bytes: int, machine: str) -> None:
     """Write a run of a domain that moved under load.
 
     The run has the operations, with the stages of the move on their timeline.
@@ -209,7 +209,7 @@ def write_move(out: Path, run: Run, objects: int, value_bytes: int, machine: str
     )
 
 
-def _line(number: int, one: Watched) -> dict[str, Any]:
+def _line(number: int, one: WatchedOperation) -> dict[str, Any]:
     """Return a line of an operation log."""
     kind = "read" if one.reading else "write"
     return {

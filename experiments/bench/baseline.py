@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from experiments.bench.figures import Report
+from experiments.bench.figures import BenchReport
 
 BASELINE_FILE = Path(__file__).with_name("baseline.json")
 
@@ -22,7 +22,7 @@ def load(path: Path = BASELINE_FILE) -> dict[str, float]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float]) if path.exists() else {}
 
 
-def save(report: Report, path: Path = BASELINE_FILE) -> None:
+def save(report: BenchReport, path: Path = BASELINE_FILE) -> None:
     """Store the medians of this report; points that the report lacks keep their ratio."""
     known = load(path)
     for point in report.points:

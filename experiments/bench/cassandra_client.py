@@ -20,7 +20,7 @@ from cassandra.cluster import (
 from cassandra.connection import DefaultEndPoint
 from cassandra.policies import RoundRobinPolicy
 
-from experiments.bench.stores import CassandraStore, Coroutines
+from experiments.bench.store_clients import CassandraStore, Coroutines
 
 CASSANDRA_TIMEOUT_S = 10.0
 CASSANDRA_TOGETHER_S = 120.0

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from experiments.bench.values import Begun, Values, key_of
+from experiments.bench.values import BegunWrites, Values, key_of
 
 _DRAWS = 1024
 
@@ -28,12 +28,12 @@ class Record:
 
     def __init__(self) -> None:
         self.operations: list[tuple[float, float, float, bool]] = []
-        self.begun = Begun()
+        self.begun = BegunWrites()
         self.troubles: Counter[str] = Counter()
         self.wrong: Counter[str] = Counter()
 
 
-class Loop(Protocol):
+class ClientLoop(Protocol):
     """A source of operations.
 
     The caller repeats :meth:`ask` and one of :meth:`answered` and :meth:`failed` until :meth:`ask`
@@ -72,7 +72,7 @@ class LoopWork(NamedTuple):
 
 
 class ClosedLoop:
-    """The :class:`Loop` of a client, until the end of ``work`` or a number of operations.
+    """The :class:`ClientLoop` of a client, until the end of ``work`` or a number of operations.
 
     ``writer`` is the number of this client; no other client of the store has this number, in any
     process, before or after.

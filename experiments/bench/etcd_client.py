@@ -8,7 +8,7 @@ single key.
 from aetcd import rpc
 from grpc import StatusCode
 
-from experiments.bench.stores import Coroutines, EtcdStore
+from experiments.bench.store_clients import Coroutines, EtcdStore
 
 ETCD_ATTEMPT_S = 2.0
 ATTEMPTS = 10
@@ -22,7 +22,7 @@ _TRY_ELSEWHERE = {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCo
 """Errors after which another member may succeed. Both operations may be repeated."""
 
 
-class Members:
+class EtcdMembers:
     """A client of all members, which stays with a member until it fails."""
 
     def __init__(self, endpoints: tuple[str, ...]) -> None:
@@ -61,5 +61,5 @@ class Members:
 
 async def etcd_clients(store: EtcdStore) -> Coroutines:
     """Return clients that share a connection."""
-    members = Members(store.endpoints)
+    members = EtcdMembers(store.endpoints)
     return Coroutines(members, (rpc.AioRpcError,), members.close)

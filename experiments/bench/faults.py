@@ -17,11 +17,11 @@ from typing import Literal
 from msgspec import Struct
 
 from ares.results.load_points import LoadPoint
-from experiments.bench.load import LoadExtent, Measured, generators
+from experiments.bench.load import LoadExtent, MeasuredWorkload, generators
 from experiments.bench.measured_points import longest_pause_s, point_of, under_fault
 from experiments.bench.peers import Peer
-from experiments.bench.points import FAILURES, Settings, Tell, warm_up
-from experiments.bench.processes import Slowed
+from experiments.bench.points import FAILURES, BenchSettings, Tell, warm_up
+from experiments.bench.store_processes import SlowedProcess
 from experiments.bench.workload import FAULTED, Workload
 
 SHARE = 0.2
@@ -34,7 +34,7 @@ Fault = Literal["slowed", "killed"]
 Victim = Literal["replica", "leader"]
 
 
-class Disturbed(Struct):
+class DisturbedRun(Struct):
     """A run with a fault.
 
     ``point`` has the kept throughput, and the curve; ``quiet_pause_s`` is the longest pause before
@@ -62,16 +62,16 @@ class Disturbed(Struct):
 
 def faults(
     peers: Sequence[Peer],
-    settings: Settings,
+    settings: BenchSettings,
     tell: Tell,
     failed: dict[str, str],
     workload: Workload = FAULTED,
-) -> list[Disturbed]:
+) -> list[DisturbedRun]:
     """Measure every fault at every store, in turns.
 
     A store without a leader has only replicas. A store without failover keeps its leader alive.
     """
-    made: list[Disturbed] = []
+    made: list[DisturbedRun] = []
     kinds: list[tuple[Fault, Victim]] = [
         ("slowed", "replica"),
         ("slowed", "leader"),
@@ -99,8 +99,13 @@ def faults(
 
 
 def _run(
-    peer: Peer, fault: Fault, victim: Victim, number: int, settings: Settings, workload: Workload
-) -> Disturbed | None:
+    peer: Peer,
+    fault: Fault,
+    victim: Victim,
+    number: int,
+    settings: BenchSettings,
+    workload: Workload,
+) -> DisturbedRun | None:
     if fault == "killed" and victim == "leader" and not peer.fails_over:
         return None
     with (
@@ -135,14 +140,19 @@ def _disturbed(pid: int, fault: Fault, quiet_s: float, begin_s: float) -> Iterat
         os.kill(pid, signal.SIGKILL)
         yield
     else:
-        with Slowed(pid, SHARE):
+        with SlowedProcess(pid, SHARE):
             yield
 
 
 def _judged(
-    peer: str, fault: Fault, victim: Victim, number: int, measured: Measured, workload: Workload
-) -> Disturbed:
+    peer: str,
+    fault: Fault,
+    victim: Victim,
+    number: int,
+    measured: MeasuredWorkload,
+    workload: Workload,
+) -> DisturbedRun:
     at_s = (measured.end_s - measured.begin_s) * QUIET_PART
     point = under_fault(point_of(measured, workload, curve=True), at_s)
     quiet_pause_s = longest_pause_s(point.pauses or [], 0.0, at_s)
-    return Disturbed(peer, fault, victim, number, point, quiet_pause_s, list(measured.wrong))
+    return DisturbedRun(peer, fault, victim, number, point, quiet_pause_s, list(measured.wrong))

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from experiments.bench.faults import Disturbed
+from experiments.bench.faults import DisturbedRun
 from experiments.bench.peers import Peer, yardsticks
-from experiments.bench.points import Turn
+from experiments.bench.points import BenchTurn
 from experiments.measuring import ratios
 
 OTHERS_MAX = 0.3
@@ -94,7 +94,7 @@ class FaultPoint(Struct, frozen=True):
     curve: list[float]
 
 
-class Report(Struct, frozen=True):
+class BenchReport(Struct, frozen=True):
     """All results of the bench.
 
     ``machine`` describes the machine. ``notes`` are caveats for the figures of each store.
@@ -126,14 +126,14 @@ class Report(Struct, frozen=True):
 
 
 def points(
-    turns: Sequence[Turn], peers: Sequence[Peer], sizes: Mapping[str, tuple[int, int]]
+    turns: Sequence[BenchTurn], peers: Sequence[Peer], sizes: Mapping[str, tuple[int, int]]
 ) -> list[Point]:
     """Return a point for every measured store and workload.
 
     ``sizes`` has (bytes, clients) by workload.
     """
     by_name = {peer.name: peer for peer in peers}
-    found: dict[tuple[str, str], list[Turn]] = {}
+    found: dict[tuple[str, str], list[BenchTurn]] = {}
     for turn in sorted(turns, key=lambda turn: turn.round):
         found.setdefault((turn.workload, turn.peer), []).append(turn)
     order = [
@@ -143,7 +143,10 @@ def points(
 
 
 def _point(
-    found: Mapping[tuple[str, str], list[Turn]], workload: str, peer: Peer, size: tuple[int, int]
+    found: Mapping[tuple[str, str], list[BenchTurn]],
+    workload: str,
+    peer: Peer,
+    size: tuple[int, int],
 ) -> Point:
     turns = found[workload, peer.name]
     rates = [turn.measured.per_s for turn in turns]
@@ -178,9 +181,9 @@ def _point(
     )
 
 
-def fault_points(disturbed: Sequence[Disturbed]) -> list[FaultPoint]:
+def fault_points(disturbed: Sequence[DisturbedRun]) -> list[FaultPoint]:
     """Return a point for every store and fault."""
-    found: dict[tuple[str, str], list[Disturbed]] = {}
+    found: dict[tuple[str, str], list[DisturbedRun]] = {}
     for one in disturbed:
         found.setdefault((one.peer, one.name), []).append(one)
     return [

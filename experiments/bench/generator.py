@@ -1,8 +1,8 @@
 """A process of load, with many clients of a single store, and the record of their operations.
 
-``load`` starts the process. It reads a :class:`Plan`, connects, says READY, reads the
-:class:`Window` of its work, works, and prints an :class:`Outcome`; the next plan follows until
-standard input ends. All are JSON, a line each.
+``load`` starts the process. It reads a :class:`GeneratorPlan`, connects, says READY, reads the
+:class:`WorkWindow` of its work, works, and prints an :class:`GeneratorOutcome`; the next plan
+follows until standard input ends. All are JSON, a line each.
 """
 
 import gc
@@ -20,14 +20,14 @@ from ares.platform.loop import run
 from experiments.bench.closed_loop import (
     Arrivals,
     Asked,
+    ClientLoop,
     ClosedLoop,
-    Loop,
     LoopWork,
     OpenLoop,
     Record,
 )
-from experiments.bench.stores import AresStore, Clients, EtcdStore, RedisStore, Store
-from experiments.bench.values import PRELOADER, Begun, Values
+from experiments.bench.store_clients import AresStore, EtcdStore, RedisStore, Store, StoreClients
+from experiments.bench.values import PRELOADER, BegunWrites, Values
 from experiments.bench.workload import Workload
 
 GENERATOR_READY = b"READY"
@@ -38,7 +38,7 @@ BUCKETS_PER_E = 100
 """Buckets for a factor of e: latencies are counted in buckets a hundredth part wide."""
 
 
-async def connected(store: Store, count: int) -> Clients:
+async def connected(store: Store, count: int) -> StoreClients:
     """Return ``count`` clients of ``store``. Libraries of a store are imported only here."""
     if isinstance(store, AresStore):
         from experiments.bench.ares_client import ares_clients
@@ -57,7 +57,7 @@ async def connected(store: Store, count: int) -> Clients:
     return await cassandra_clients(store)
 
 
-class Plan(Struct, frozen=True):
+class GeneratorPlan(Struct, frozen=True):
     """The work of this process: clients ``first`` to ``first + count - 1`` of ``workload``.
 
     With ``preload``, the process writes the first keys once instead. ``operations`` limits the
@@ -74,14 +74,14 @@ class Plan(Struct, frozen=True):
     per_s: float | None = None
 
 
-class Window(Struct, frozen=True):
+class WorkWindow(Struct, frozen=True):
     """The time of work, from now until ``end_s``; operations that end from ``begin_s`` on count."""
 
     begin_s: float
     end_s: float
 
 
-class Outcome(Struct):
+class GeneratorOutcome(Struct):
     """The results of a process.
 
     ``reads`` and ``writes`` are latencies from the due times, as counts by bucket; ``slots`` are
@@ -97,7 +97,7 @@ class Outcome(Struct):
     missed: int = 0
     complete: bool = False
     slots: dict[int, int] = {}
-    begun: Begun = msgspec.field(default_factory=Begun)
+    begun: BegunWrites = msgspec.field(default_factory=BegunWrites)
     troubles: dict[str, int] = {}
     wrong: dict[str, int] = {}
 
@@ -135,13 +135,13 @@ class Preload:
         self._record.troubles[why] += 1
 
 
-async def work(plan: Plan) -> Outcome:
+async def work(plan: GeneratorPlan) -> GeneratorOutcome:
     """Connect, wait for the window, and work through it."""
     clients = await connected(plan.store, plan.count)
     try:
         keys = () if plan.preload else _keys(plan.workload.value_bytes, plan.workload.keys)
         say(GENERATOR_READY)
-        window = msgspec.json.decode(sys.stdin.buffer.readline(), type=Window)
+        window = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkWindow)
         return await _through(clients, plan, keys, window)
     finally:
         await clients.close()
@@ -160,9 +160,11 @@ def _keys(value_bytes: int, count: int) -> Sequence[str]:
     return keys
 
 
-async def _through(clients: Clients, plan: Plan, keys: Sequence[str], window: Window) -> Outcome:
+async def _through(
+    clients: StoreClients, plan: GeneratorPlan, keys: Sequence[str], window: WorkWindow
+) -> GeneratorOutcome:
     record, values = Record(), Values(plan.workload.value_bytes, plan.workload.keys)
-    loops: Sequence[Loop]
+    loops: Sequence[ClientLoop]
     arrivals: Arrivals | None = None
     if plan.preload:
         numbers = iter(range(plan.workload.first_written))
@@ -196,7 +198,7 @@ async def _through(clients: Clients, plan: Plan, keys: Sequence[str], window: Wi
     return outcome
 
 
-def _outcome(record: Record, window: Window, missed: int, *, is_open: bool) -> Outcome:
+def _outcome(record: Record, window: WorkWindow, missed: int, *, is_open: bool) -> GeneratorOutcome:
     slots: Counter[int] = Counter()
     latencies: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
     waits: Counter[int] = Counter()
@@ -208,7 +210,7 @@ def _outcome(record: Record, window: Window, missed: int, *, is_open: bool) -> O
             if is_open:
                 waits[bucket(began_s - due_s)] += 1
                 services[bucket(ended_s - began_s)] += 1
-    return Outcome(
+    return GeneratorOutcome(
         latencies[True],
         latencies[False],
         waits,
@@ -236,7 +238,7 @@ def main() -> None:
         "processes share no clock here"
     )
     while line := sys.stdin.buffer.readline():
-        outcome = run(work(msgspec.json.decode(line, type=Plan)))
+        outcome = run(work(msgspec.json.decode(line, type=GeneratorPlan)))
         say(msgspec.json.encode(outcome))
 
 

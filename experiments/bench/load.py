@@ -21,13 +21,13 @@ from experiments.bench.generator import (
     BUCKETS_PER_E,
     GENERATOR_READY,
     SLOT_S,
-    Outcome,
-    Plan,
-    Window,
+    GeneratorOutcome,
+    GeneratorPlan,
+    WorkWindow,
 )
-from experiments.bench.processes import BenchError, busy_s, cpu_of, peak_bytes
-from experiments.bench.stores import Store
-from experiments.bench.values import PRELOADER, Begun
+from experiments.bench.store_clients import Store
+from experiments.bench.store_processes import BenchError, busy_s, cpu_of, peak_bytes
+from experiments.bench.values import PRELOADER, BegunWrites
 from experiments.bench.workload import Workload
 
 PRELOAD_CLIENTS, PRELOAD_CLIENTS_LARGE = 100, 4
@@ -40,7 +40,7 @@ class GeneratorFailed(BenchError):
     """A generator ended or sent an unexpected line; its messages are on standard error."""
 
 
-class Measured(Struct):
+class MeasuredWorkload(Struct):
     """A measured workload. Rates and CPU are of the window, CPU in processors.
 
     1.0 is a single processor all the time. ``others_cpu`` is the machine's other work. ``slots``
@@ -143,7 +143,7 @@ class Generators:
     def __init__(self, processes: Sequence["subprocess.Popen[bytes]"]) -> None:
         self._processes = processes
         self._next_writer = PRELOADER + 1
-        self._begun = Begun()
+        self._begun = BegunWrites()
         self._preloaded: set[tuple[int, int]] = set()
 
     def preload_once(self, store: Store, workload: Workload) -> None:
@@ -156,7 +156,7 @@ class Generators:
         self._preloaded.add((workload.value_bytes, workload.first_written))
         self._tell(
             [
-                Plan(
+                GeneratorPlan(
                     store,
                     workload,
                     count=PRELOAD_CLIENTS_LARGE if workload.large else PRELOAD_CLIENTS,
@@ -164,7 +164,7 @@ class Generators:
                 )
             ]
         )
-        self._send(1, Window(0.0, 0.0))
+        self._send(1, WorkWindow(0.0, 0.0))
         outcome = self._outcome(self._processes[0])
         if outcome.troubles:
             raise GeneratorFailed(
@@ -174,7 +174,7 @@ class Generators:
     def assume_preloaded(self, workload: Workload) -> None:
         """Note that another process of this or another host has written the initial values."""
         self._preloaded.add((workload.value_bytes, workload.first_written))
-        self._begun.add(Begun({PRELOADER: workload.first_written}))
+        self._begun.add(BegunWrites({PRELOADER: workload.first_written}))
 
     def run(
         self,
@@ -184,7 +184,7 @@ class Generators:
         servers: Mapping[str, int],
         during: Callable[[float], contextlib.AbstractContextManager[None]] | None = None,
         shares: Sequence[float] | None = None,
-    ) -> Measured:
+    ) -> MeasuredWorkload:
         """Run the workload, divided over the processes. ``during(begin_s)`` surrounds the window.
 
         ``shares`` are the shares of reads of each process, instead of the workload's share.
@@ -201,11 +201,13 @@ class Generators:
             )
             most = None if operations is None else max(1, round(operations / workload.clients))
             rate = None if per_s is None else per_s * count / workload.clients
-            plans.append(Plan(store, mine, self._next_writer, count, operations=most, per_s=rate))
+            plans.append(
+                GeneratorPlan(store, mine, self._next_writer, count, operations=most, per_s=rate)
+            )
             self._next_writer += count
         self._tell(plans)
         begin_s = time.perf_counter() + _HEAD_START_S + extent.warm_s
-        window = Window(begin_s, begin_s + extent.seconds)
+        window = WorkWindow(begin_s, begin_s + extent.seconds)
         self._send(len(used), window)
         pids = {
             **servers,
@@ -232,7 +234,7 @@ class Generators:
         """Return the largest resident set of any of the processes."""
         return max(peak_bytes(process.pid) for process in self._processes) / 2**20
 
-    def _tell(self, plans: Sequence[Plan]) -> None:
+    def _tell(self, plans: Sequence[GeneratorPlan]) -> None:
         for process, plan in zip(self._processes, plans, strict=False):
             _send(process, plan)
         for process in self._processes[: len(plans)]:
@@ -240,26 +242,26 @@ class Generators:
             if process.stdout.readline().strip() != GENERATOR_READY:
                 raise GeneratorFailed("a generator could not connect")
 
-    def _send(self, count: int, window: Window) -> None:
+    def _send(self, count: int, window: WorkWindow) -> None:
         for process in self._processes[:count]:
             _send(process, window)
 
-    def _outcome(self, process: "subprocess.Popen[bytes]") -> Outcome:
+    def _outcome(self, process: "subprocess.Popen[bytes]") -> GeneratorOutcome:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
             raise GeneratorFailed("a generator ended in the middle of its work")
-        outcome = msgspec.json.decode(line, type=Outcome)
+        outcome = msgspec.json.decode(line, type=GeneratorOutcome)
         self._begun.add(outcome.begun)
         return outcome
 
     def _measured(
         self,
-        outcomes: Sequence[Outcome],
-        window: Window,
+        outcomes: Sequence[GeneratorOutcome],
+        window: WorkWindow,
         cpu: Mapping[str, float],
         others_cpu: float,
-    ) -> Measured:
+    ) -> MeasuredWorkload:
         names = ("reads", "writes", "waits", "services", "slots")
         counts = {name: Counter[int]() for name in names}
         troubles, wrong = Counter[str](), Counter[str]()
@@ -278,7 +280,7 @@ class Generators:
         seconds = window.end_s - window.begin_s
         generators = [share for name, share in cpu.items() if name.startswith("generator ")]
         servers = {name: share for name, share in cpu.items() if not name.startswith("generator ")}
-        return Measured(
+        return MeasuredWorkload(
             per_s=(counts["reads"] + counts["writes"]).total() / seconds,
             missed=sum(outcome.missed for outcome in outcomes),
             generator_cpu=generators,
@@ -292,15 +294,15 @@ class Generators:
         )
 
 
-def _ended(window: Window, outcomes: Sequence[Outcome]) -> Window:
+def _ended(window: WorkWindow, outcomes: Sequence[GeneratorOutcome]) -> WorkWindow:
     """Return the window, cut after the last operation if all clients were done before the end."""
     last = max((slot for outcome in outcomes for slot in outcome.slots), default=None)
     if last is None or not all(outcome.complete for outcome in outcomes):
         return window
-    return Window(window.begin_s, min(window.end_s, (last + 1) * SLOT_S))
+    return WorkWindow(window.begin_s, min(window.end_s, (last + 1) * SLOT_S))
 
 
-def _send(process: "subprocess.Popen[bytes]", message: Plan | Window) -> None:
+def _send(process: "subprocess.Popen[bytes]", message: GeneratorPlan | WorkWindow) -> None:
     assert process.stdin is not None
     process.stdin.write(msgspec.json.encode(message) + b"\n")
     process.stdin.flush()

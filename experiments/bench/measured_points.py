@@ -14,12 +14,12 @@ from msgspec import structs
 
 from ares.results.load_points import LOAD_FILE, LoadFile, LoadLatency, LoadPoint, Spread
 from experiments.bench.generator import BUCKETS_PER_E
-from experiments.bench.load import CURVE_S, Measured, within_s
+from experiments.bench.load import CURVE_S, MeasuredWorkload, within_s
 from experiments.bench.workload import Workload
 
 
 def point_of(
-    measured: Measured,
+    measured: MeasuredWorkload,
     workload: Workload,
     *,
     offered_per_s: float | None = None,

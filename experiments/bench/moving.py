@@ -20,11 +20,18 @@ import msgspec
 
 from experiments.bench.__main__ import machine
 from experiments.bench.as_runs import emptied, make_page, write_durations, write_move
-from experiments.bench.moving_figures import Duration, Report, UnderLoad
+from experiments.bench.moving_figures import Duration, MoveUnderLoad, MovingReport
 from experiments.bench.moving_figures import under_load as figures_of
-from experiments.bench.moving_runs import MOVING_CASES, Case, Load, alone, cluster, under_load
+from experiments.bench.moving_runs import (
+    MOVING_CASES,
+    MoveCase,
+    MoveLoad,
+    alone,
+    cluster,
+    under_load,
+)
 from experiments.bench.moving_text import duration_row, latency_rows, move_row, text
-from experiments.bench.processes import end_on_sigterm
+from experiments.bench.store_processes import end_on_sigterm
 from experiments.bench.workload import KIB, Workload, size_text
 
 MOVING_SMALL_BYTES = 100
@@ -33,7 +40,7 @@ MOVING_SIZES = ((MOVING_SMALL_BYTES, 1.0, 0.1), (KIB, 1.0, 0.1), (64 * KIB, 0.05
 """Bytes of an object, and the share of ``--objects`` that moves, with batch on and off."""
 
 
-def loads(per_s: float) -> tuple[Load, ...]:
+def loads(per_s: float) -> tuple[MoveLoad, ...]:
     """Return the loads during a move: two with a small rate, and a closed loop.
 
     The small rate is far below the clients' limit, beside a move at full speed and beside a slow
@@ -41,15 +48,15 @@ def loads(per_s: float) -> tuple[Load, ...]:
     """
     paced = f"{MOVING_CLIENTS} clients, {per_s:g}/s"
     return (
-        Load(paced, MOVING_CLIENTS, per_s),
-        Load(f"{paced}, slow move", MOVING_CLIENTS, per_s, slow=True),
-        Load(f"{MOVING_CLIENTS} clients, closed loop", MOVING_CLIENTS),
+        MoveLoad(paced, MOVING_CLIENTS, per_s),
+        MoveLoad(f"{paced}, slow move", MOVING_CLIENTS, per_s, slow=True),
+        MoveLoad(f"{MOVING_CLIENTS} clients, closed loop", MOVING_CLIENTS),
     )
 
 
 def with_clients(
-    file: Path, case: Case, given: argparse.Namespace, where: str
-) -> Iterator[UnderLoad]:
+    file: Path, case: MoveCase, given: argparse.Namespace, where: str
+) -> Iterator[MoveUnderLoad]:
     """Measure a case under every load."""
     for load in loads(given.rate):
         run = under_load(
@@ -64,7 +71,7 @@ def with_clients(
         yield figures_of(run, given.objects, MOVING_SMALL_BYTES)
 
 
-def without_clients(file: Path, case: Case, objects: int) -> Iterator[Duration]:
+def without_clients(file: Path, case: MoveCase, objects: int) -> Iterator[Duration]:
     """Measure a case with every size, batched and not."""
     for value_bytes, *parts in MOVING_SIZES:
         counts = [max(1, int(objects * part)) for part in parts]
@@ -83,11 +90,11 @@ def without_clients(file: Path, case: Case, objects: int) -> Iterator[Duration]:
             )
 
 
-def measure(given: argparse.Namespace) -> Report:
+def measure(given: argparse.Namespace) -> MovingReport:
     """Run all measurements, and print each line at once."""
     where, began_s = machine(), time.monotonic()
     emptied(given.out, ["moving", "moving_alone"])
-    made: list[UnderLoad] = []
+    made: list[MoveUnderLoad] = []
     durations: list[Duration] = []
     for case in (case for case in MOVING_CASES if given.only in (None, case.name)):
         with cluster() as file:
@@ -107,7 +114,7 @@ def measure(given: argparse.Namespace) -> Report:
         f"{given.objects / given.slow:,.0f} objects a second; {time.monotonic() - began_s:.0f} s "
         "altogether"
     )
-    return Report(where, settings, made, durations)
+    return MovingReport(where, settings, made, durations)
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:

@@ -10,9 +10,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from experiments.bench.moving_load import Watched
-from experiments.bench.moving_mover import Moved
-from experiments.bench.moving_runs import Run
+from experiments.bench.moving_load import WatchedOperation
+from experiments.bench.moving_mover import MoveRecord
+from experiments.bench.moving_runs import MoveRun
 
 P99_GOAL = 2.0
 """The largest good p99 during a move : the quiet p99."""
@@ -37,7 +37,7 @@ class Latency(Struct, frozen=True):
     rounds: float
 
 
-class Beside(Struct, frozen=True):
+class LatencyPair(Struct, frozen=True):
     """A kind of operation, ``quiet`` and while the domain moved."""
 
     kind: Kind
@@ -70,7 +70,7 @@ class CurvePoint(Struct, frozen=True):
     rounds: float
 
 
-class UnderLoad(Struct, frozen=True):
+class MoveUnderLoad(Struct, frozen=True):
     """A move with clients at work.
 
     ``extra_s`` is the time from the begin of the first operation that visited several
@@ -87,7 +87,7 @@ class UnderLoad(Struct, frozen=True):
     moved: int
     skipped: int
     stages: list[tuple[str, float]]
-    latencies: list[Beside]
+    latencies: list[LatencyPair]
     extra_s: float
     extra_share: float
     cpu: dict[str, float]
@@ -123,12 +123,12 @@ class Duration(Struct, frozen=True):
         return self.moved_bytes / self.seconds / 2**20
 
 
-class Report(Struct, frozen=True):
+class MovingReport(Struct, frozen=True):
     """All results of the bench."""
 
     machine: str
     settings: str
-    loads: list[UnderLoad]
+    loads: list[MoveUnderLoad]
     durations: list[Duration]
 
     @property
@@ -142,7 +142,9 @@ def percentile(values: Sequence[float], share: float) -> float:
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def latency(operations: Sequence[Watched], windows: Sequence[tuple[float, float]]) -> Latency:
+def latency(
+    operations: Sequence[WatchedOperation], windows: Sequence[tuple[float, float]]
+) -> Latency:
     """Return latencies of operations that ended in a window. All are zero without operations."""
     found = [
         one for one in operations if any(begin <= one.ended_s <= end for begin, end in windows)
@@ -160,17 +162,17 @@ def latency(operations: Sequence[Watched], windows: Sequence[tuple[float, float]
     )
 
 
-def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
+def under_load(run: MoveRun, objects: int, value_bytes: int) -> MoveUnderLoad:
     """Return the figures of a run."""
     moved, operations = run.moved, run.outcome.operations
     during = (moved.began_s, moved.ended_s)
-    by_kind: dict[Kind, list[Watched]] = {
+    by_kind: dict[Kind, list[WatchedOperation]] = {
         kind: [one for one in operations if one.reading == (kind == "reads")]
         for kind in MOVING_KINDS
     }
     extra = [one for one in operations if one.configurations > 1]
     within = [one for one in operations if during[0] <= one.ended_s and one.began_s <= during[1]]
-    return UnderLoad(
+    return MoveUnderLoad(
         case=run.case,
         load=run.load,
         objects=objects,
@@ -180,7 +182,7 @@ def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
         skipped=moved.skipped,
         stages=[(name, at_s - moved.began_s) for name, at_s in moved.stages],
         latencies=[
-            Beside(kind, latency(by_kind[kind], run.quiet_s), latency(by_kind[kind], [during]))
+            LatencyPair(kind, latency(by_kind[kind], run.quiet_s), latency(by_kind[kind], [during]))
             for kind in MOVING_KINDS
         ],
         extra_s=max(one.ended_s for one in extra) - min(one.began_s for one in extra)
@@ -200,7 +202,7 @@ def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
 
 
 def curve(
-    operations: Iterable[Watched], moved: Moved, begin_s: float, end_s: float
+    operations: Iterable[WatchedOperation], moved: MoveRecord, begin_s: float, end_s: float
 ) -> list[CurvePoint]:
     """Return the slots in which an operation ended."""
     slot_s = (end_s - begin_s) / CURVE_SLOTS

@@ -1,9 +1,9 @@
 """The clients of a moving domain: a process that writes every object once, and reads and writes.
 
-``moving_runs`` starts the process. The process reads a :class:`Plan`, creates and fills the domain,
-says READY, and begins at the next line; at the line after, the process stops and prints an
-:class:`Outcome`. All are JSON, a line each. Operations are watched as they run: their number of
-rounds and of configurations.
+``moving_runs`` starts the process. The process reads a :class:`MovingPlan`, creates and fills the
+domain, says READY, and begins at the next line; at the line after, the process stops and prints an
+:class:`MovingOutcome`. All are JSON, a line each. Operations are watched as they run: their number
+of rounds and of configurations.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ from ares.platform.loop import run
 from ares.registers.operations import read, write
 from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
 from experiments.bench.generator import GENERATOR_READY, Preload, say
-from experiments.bench.stores import PAUSE_AFTER_TROUBLE_S
-from experiments.bench.values import PRELOADER, Begun, Values
+from experiments.bench.store_clients import PAUSE_AFTER_TROUBLE_S
+from experiments.bench.values import PRELOADER, BegunWrites, Values
 from experiments.bench.workload import Workload
 
 FILLING_CLIENTS, FILLING_BYTES = 100, 4 * 2**20
 """Largest number of clients that fill the domain, and of bytes under way together."""
 
 
-class Shape(Struct, frozen=True):
+class DomainShape(Struct, frozen=True):
     """A configuration by the names of its servers; ``k`` selects erasure coding."""
 
     servers: tuple[str, ...]
@@ -50,7 +50,7 @@ class Shape(Struct, frozen=True):
         )
 
 
-class Plan(Struct, frozen=True):
+class MovingPlan(Struct, frozen=True):
     """A ``workload`` in the domain ``domain`` of the cluster ``file``, which begins as ``source``.
 
     ``per_s`` operations a second begin at even steps, over all clients; with `None`, each begins
@@ -59,12 +59,12 @@ class Plan(Struct, frozen=True):
 
     file: str
     domain: str
-    source: Shape
+    source: DomainShape
     workload: Workload
     per_s: float | None = None
 
 
-class Watched(Struct, frozen=True, array_like=True, gc=False):
+class WatchedOperation(Struct, frozen=True, array_like=True, gc=False):
     """An operation: times by the monotonic clock, ``rounds`` and ``configurations`` visited."""
 
     began_s: float
@@ -74,10 +74,10 @@ class Watched(Struct, frozen=True, array_like=True, gc=False):
     configurations: int
 
 
-class Outcome(Struct, frozen=True):
+class MovingOutcome(Struct, frozen=True):
     """The results of the clients, with ``operations`` in the order of their ends."""
 
-    operations: list[Watched]
+    operations: list[WatchedOperation]
     troubles: dict[str, int]
     wrong: dict[str, int]
 
@@ -150,14 +150,14 @@ class WatchedStore:
         return None
 
 
-class Clients:
+class MovingClients:
     """The clients of the process, which work until ``stop`` is set."""
 
     def __init__(self, store: WatchedStore, stop: asyncio.Event, period_s: float | None) -> None:
         self._store = store
         self._stop = stop
         self._period_s = period_s
-        self.operations: list[Watched] = []
+        self.operations: list[WatchedOperation] = []
 
     async def run(self, loops: Sequence[ClosedLoop | Preload]) -> None:
         """Run a task for each loop."""
@@ -195,7 +195,7 @@ class Clients:
                 continue
             loop.answered(value)
             self.operations.append(
-                Watched(
+                WatchedOperation(
                     began_s,
                     time.perf_counter(),
                     asked[1] is None,
@@ -205,7 +205,7 @@ class Clients:
             )
 
 
-async def work(plan: Plan) -> Outcome:
+async def work(plan: MovingPlan) -> MovingOutcome:
     """Fill the domain, then go through the workload between two lines of standard input."""
     workload, record = plan.workload, Record()
     values = Values(workload.value_bytes, workload.keys)
@@ -216,7 +216,7 @@ async def work(plan: Plan) -> Outcome:
         say(GENERATOR_READY)
         await asyncio.to_thread(sys.stdin.buffer.readline)
         stop = asyncio.Event()
-        clients = Clients(
+        clients = MovingClients(
             store, stop, None if plan.per_s is None else workload.clients / plan.per_s
         )
         keys = [workload.key(number) for number in range(workload.keys)]
@@ -229,7 +229,7 @@ async def work(plan: Plan) -> Outcome:
         await asyncio.to_thread(sys.stdin.buffer.readline)
         stop.set()
         await working
-    return Outcome(clients.operations, record.troubles, _wrong(record, record.begun))
+    return MovingOutcome(clients.operations, record.troubles, _wrong(record, record.begun))
 
 
 async def _fill(store: WatchedStore, workload: Workload, values: Values, record: Record) -> None:
@@ -240,14 +240,14 @@ async def _fill(store: WatchedStore, workload: Workload, values: Values, record:
     numbers = iter(range(workload.keys))
     record.begun.writes[PRELOADER] = workload.keys
     at_once = max(2, min(FILLING_CLIENTS, FILLING_BYTES // workload.value_bytes))
-    await Clients(store, asyncio.Event(), None).run(
+    await MovingClients(store, asyncio.Event(), None).run(
         [Preload(numbers, workload, values, record) for _ in range(at_once)]
     )
     if record.troubles:
         raise SystemExit(f"the domain could not be filled: {dict(record.troubles)}")
 
 
-def _wrong(record: Record, begun: Begun) -> dict[str, int]:
+def _wrong(record: Record, begun: BegunWrites) -> dict[str, int]:
     made_up = {
         f"a read returned write {number} of writer {writer}, which it never began": 1
         for writer, number in begun.unwritten().items()
@@ -256,4 +256,8 @@ def _wrong(record: Record, begun: Begun) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    say(msgspec.json.encode(run(work(msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)))))
+    say(
+        msgspec.json.encode(
+            run(work(msgspec.json.decode(sys.stdin.buffer.readline(), type=MovingPlan)))
+        )
+    )

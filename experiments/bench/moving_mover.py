@@ -1,7 +1,7 @@
 """The process that moves a domain, with a separate connection, as an administrator has.
 
 ``moving_runs`` starts the process. It reads a :class:`Move`, opens the domain, says READY, moves
-the domain at the next line and prints :class:`Moved`. All are JSON, a line each.
+the domain at the next line and prints :class:`MoveRecord`. All are JSON, a line each.
 """
 
 import sys
@@ -15,7 +15,7 @@ from ares.cluster.settings import Settings
 from ares.platform.loop import run
 from ares.reconfig.mover import Progress
 from experiments.bench.generator import GENERATOR_READY, say
-from experiments.bench.moving_load import Shape
+from experiments.bench.moving_load import DomainShape
 
 
 class Move(Struct, frozen=True):
@@ -26,12 +26,12 @@ class Move(Struct, frozen=True):
 
     file: str
     domain: str
-    target: Shape
+    target: DomainShape
     batch: bool = True
     bytes_per_s: float | None = None
 
 
-class Moved(Struct, frozen=True):
+class MoveRecord(Struct, frozen=True):
     """The record of a move. Times are by the machine's monotonic clock.
 
     ``stages`` are the begins of the stages. ``moved`` counts objects of ``bytes`` altogether;
@@ -51,7 +51,7 @@ class Moved(Struct, frozen=True):
         return self.ended_s - self.began_s
 
 
-async def move(plan: Move) -> Moved:
+async def move(plan: Move) -> MoveRecord:
     """Wait for the signal, then move the domain."""
     settings = Settings.load(plan.file)
     async with connect(
@@ -72,7 +72,7 @@ async def move(plan: Move) -> Moved:
             plan.target.configuration(), progress=reached, bytes_per_s=plan.bytes_per_s
         )
         ended_s, cpu_s = time.perf_counter(), time.process_time() - cpu_s
-    return Moved(
+    return MoveRecord(
         began_s, ended_s, list(stages.items()), result.moved, result.skipped, result.bytes, cpu_s
     )
 

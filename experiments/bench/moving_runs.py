@@ -15,11 +15,11 @@ from ares.platform.interpreter import python
 from ares.reconfig.throttle import OBJECT_BYTES_MIN
 from experiments import ENVIRONMENT
 from experiments.bench.generator import GENERATOR_READY
-from experiments.bench.moving_load import Outcome, Plan, Shape
-from experiments.bench.moving_mover import Move, Moved
-from experiments.bench.processes import BenchError, busy_s, cpu_of
+from experiments.bench.moving_load import DomainShape, MovingOutcome, MovingPlan
+from experiments.bench.moving_mover import Move, MoveRecord
+from experiments.bench.store_processes import BenchError, busy_s, cpu_of
 from experiments.bench.workload import Workload
-from experiments.cluster import local_cluster
+from experiments.local_cluster import local_cluster
 
 MOVING_SERVERS, MOVING_K = 5, 3
 OLD, NEW = (
@@ -30,23 +30,23 @@ OLD, NEW = (
 Answer = TypeVar("Answer")
 
 
-class Case(Struct, frozen=True):
+class MoveCase(Struct, frozen=True):
     """The source and the target of a move: always five other servers."""
 
     name: str
-    source: Shape
-    target: Shape
+    source: DomainShape
+    target: DomainShape
 
 
 MOVING_CASES = (
-    Case("ABD to ABD", Shape(OLD), Shape(NEW)),
-    Case("ABD to EC", Shape(OLD), Shape(NEW, MOVING_K)),
-    Case("EC to EC", Shape(OLD, MOVING_K), Shape(NEW, MOVING_K)),
+    MoveCase("ABD to ABD", DomainShape(OLD), DomainShape(NEW)),
+    MoveCase("ABD to EC", DomainShape(OLD), DomainShape(NEW, MOVING_K)),
+    MoveCase("EC to EC", DomainShape(OLD, MOVING_K), DomainShape(NEW, MOVING_K)),
 )
 
 
-class Load(Struct, frozen=True):
-    """The load by clients during a move; see :class:`Plan`. ``slow`` limits the move."""
+class MoveLoad(Struct, frozen=True):
+    """The load by clients during a move; see :class:`MovingPlan`. ``slow`` limits the move."""
 
     name: str
     clients: int
@@ -54,7 +54,7 @@ class Load(Struct, frozen=True):
     slow: bool = False
 
 
-class Run(Struct, frozen=True):
+class MoveRun(Struct, frozen=True):
     """A move under load.
 
     ``quiet_s`` has the times without a move, (begin, end) before and after. ``cpu`` is in
@@ -64,8 +64,8 @@ class Run(Struct, frozen=True):
 
     case: str
     load: str
-    moved: Moved
-    outcome: Outcome
+    moved: MoveRecord
+    outcome: MovingOutcome
     quiet_s: tuple[tuple[float, float], tuple[float, float]]
     cpu: dict[str, float]
     quiet_cpu: dict[str, float]
@@ -74,7 +74,7 @@ class Run(Struct, frozen=True):
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Path]:
-    """Run ten servers, of which a domain has five, and a consensus member."""
+    """MoveRun ten servers, of which a domain has five, and a consensus member."""
     with local_cluster(2 * MOVING_SERVERS, "abd", consensus=1) as file:
         yield file
 
@@ -115,12 +115,12 @@ def _answer(process: "subprocess.Popen[bytes]", type: type[Answer]) -> Answer:
 
 def under_load(
     file: Path,
-    case: Case,
-    load: Load,
+    case: MoveCase,
+    load: MoveLoad,
     workload: Workload,
     quiet_s: float,
     objects_per_s: float | None = None,
-) -> Run:
+) -> MoveRun:
     """Fill a domain, watch the clients for ``quiet_s``, move the domain, and watch again.
 
     At most ``objects_per_s`` small objects move in a second.
@@ -135,7 +135,7 @@ def under_load(
         quiet_cpu = _shares(used, _used(pids), time.perf_counter() - before_s)
         used, busy = _used(pids), busy_s()
         _tell(mover, b"begin")
-        moved = _answer(mover, Moved)
+        moved = _answer(mover, MoveRecord)
         cpu, busy = _shares(used, _used(pids), moved.seconds), busy_s() - busy
         others_cpu = max(0.0, busy / moved.seconds - sum(cpu.values()))
         cpu["mover"] = moved.cpu_s / moved.seconds
@@ -144,8 +144,8 @@ def under_load(
         time.sleep(quiet_s)
         end_s = time.perf_counter()
         _tell(clients, b"end")
-        outcome = _answer(clients, Outcome)
-    return Run(
+        outcome = _answer(clients, MovingOutcome)
+    return MoveRun(
         case.name,
         load.name,
         moved,
@@ -158,14 +158,14 @@ def under_load(
 
 
 def alone(
-    file: Path, case: Case, objects: int, value_bytes: int, batch: bool
-) -> tuple[Moved, dict[str, float]]:
+    file: Path, case: MoveCase, objects: int, value_bytes: int, batch: bool
+) -> tuple[MoveRecord, dict[str, float]]:
     """Move an unused domain, and return the processors used."""
     with _prepared(file, case, Workload(1, value_bytes, objects), None, batch) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
         used = _used(pids)
         _tell(mover, b"begin")
-        moved = _answer(mover, Moved)
+        moved = _answer(mover, MoveRecord)
         cpu = _shares(used, _used(pids), moved.seconds)
         cpu["mover"] = moved.cpu_s / moved.seconds
     return moved, cpu
@@ -174,7 +174,7 @@ def alone(
 @contextlib.contextmanager
 def _prepared(
     file: Path,
-    case: Case,
+    case: MoveCase,
     workload: Workload,
     per_s: float | None,
     batch: bool = True,
@@ -183,7 +183,7 @@ def _prepared(
     """Start the process of the clients of a new, filled domain, and the mover, both ready."""
     name = f"moving-{os.urandom(8).hex()}"
     plan, move = (
-        Plan(str(file), name, case.source, workload, per_s),
+        MovingPlan(str(file), name, case.source, workload, per_s),
         Move(str(file), name, case.target, batch, bytes_per_s),
     )
     with _started("moving_load", plan) as clients, _started("moving_mover", move) as mover:

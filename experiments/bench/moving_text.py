@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from experiments.bench.figures import OTHERS_MAX
-from experiments.bench.moving_figures import P99_GOAL, Beside, Duration, Latency, Report, UnderLoad
+from experiments.bench.moving_figures import (
+    P99_GOAL,
+    Duration,
+    Latency,
+    LatencyPair,
+    MoveUnderLoad,
+    MovingReport,
+)
 from experiments.bench.text import number
 from experiments.bench.workload import size_text
 
@@ -60,12 +67,12 @@ EXPLAINED = (
 )
 
 
-def title(one: UnderLoad) -> str:
+def title(one: MoveUnderLoad) -> str:
     """Return a title such as "ABD to EC, 16 clients"."""
     return f"{one.case}, {one.load}"
 
 
-def text(report: Report) -> str:
+def text(report: MovingReport) -> str:
     """Return tables with aligned columns."""
     lines = [report.machine, report.settings, ""]
     if report.loads:
@@ -81,12 +88,12 @@ def text(report: Report) -> str:
     return "\n".join([*lines, *(f"WRONG READ: {what}" for what in report.wrong)]) + "\n"
 
 
-def latency_rows(one: UnderLoad) -> list[tuple[str, ...]]:
+def latency_rows(one: MoveUnderLoad) -> list[tuple[str, ...]]:
     """Return the rows of reads and writes; a missed goal is mentioned."""
     return [_latency_row(f"{title(one)}: {beside.kind}", beside) for beside in one.latencies]
 
 
-def _latency_row(label: str, beside: Beside) -> tuple[str, ...]:
+def _latency_row(label: str, beside: LatencyPair) -> tuple[str, ...]:
     quiet, moving = beside.quiet, beside.moving
     if not (quiet.count and moving.count):
         return (label, *("-" for _ in MOVING_HEAD[1:]))
@@ -104,7 +111,7 @@ def _pauses(quiet: Latency, moving: Latency) -> tuple[str, str]:
     return number(quiet.pause_ms), number(moving.pause_ms)
 
 
-def move_row(one: UnderLoad) -> tuple[str, ...]:
+def move_row(one: MoveUnderLoad) -> tuple[str, ...]:
     """Return the row of the move itself."""
     cpu = [f"{one.cpu[name]:.2f}" for name in ("old servers", "new servers", "clients", "mover")]
     others = f"{one.others_cpu:.2f}" + (" ~" if one.others_cpu > OTHERS_MAX else "")

@@ -11,15 +11,15 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from ares.cluster.settings import Settings
-from experiments.bench.stores import AresStore, Store
-from experiments.cluster import ClusterOptions, local_cluster
+from experiments.bench.store_clients import AresStore, Store
+from experiments.local_cluster import ClusterOptions, local_cluster
 
 Durability = Literal["memory", "fsync"]
 PEER_SERVERS = 5
 PEER_K = 3
 
 
-class Running(Struct, frozen=True):
+class RunningStore(Struct, frozen=True):
     """A running store. ``servers`` has pids by name.
 
     ``replica`` names an ordinary server; ``leader`` names the leader, if any.
@@ -62,7 +62,7 @@ class Peer(Protocol):
     def missing(self) -> str | None:
         """Return the missing software and how to get it, or `None`."""
 
-    def running(self, directory: Path) -> contextlib.AbstractContextManager[Running]:
+    def running(self, directory: Path) -> contextlib.AbstractContextManager[RunningStore]:
         """Start the store with an empty directory, and stop it at the end."""
 
 
@@ -88,7 +88,7 @@ class Ares(Struct, frozen=True):
         return None
 
     @contextlib.contextmanager
-    def running(self, directory: Path) -> Iterator[Running]:
+    def running(self, directory: Path) -> Iterator[RunningStore]:
         """Start a cluster, which makes its own directory beside the unused ``directory``."""
         security = "curve" if self.secured else "none"
         k = self.k if self.dap == "ec" else None
@@ -103,7 +103,7 @@ class Ares(Struct, frozen=True):
                 str(id): int((file.parent / "run" / f"{id}.pid").read_text())
                 for id in Settings.load(file).servers
             }
-            yield Running(
+            yield RunningStore(
                 AresStore(str(file), self.fast_read, self.piggyback),
                 servers,
                 replica=f"s{self.n // 2}",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from experiments.bench.load import Generators, LoadExtent, Measured, generators
-from experiments.bench.peers import Peer, Running
-from experiments.bench.processes import BenchError, resident_bytes
+from experiments.bench.load import Generators, LoadExtent, MeasuredWorkload, generators
+from experiments.bench.peers import Peer, RunningStore
+from experiments.bench.store_processes import BenchError, resident_bytes
 from experiments.bench.workload import FAULTED, Workload
 
 Tell = Callable[[str], None]
@@ -21,7 +21,7 @@ FAILURES = (BenchError, subprocess.CalledProcessError)
 """Errors of a store after which the measurement of the remaining stores continues."""
 
 
-class Settings(Struct, frozen=True):
+class BenchSettings(Struct, frozen=True):
     """The settings of a bench.
 
     Each measurement has ``seconds`` after ``warm_s`` of uncounted load; ``processes`` make the
@@ -34,7 +34,7 @@ class Settings(Struct, frozen=True):
     processes: int = 2
 
 
-class Turn(Struct):
+class BenchTurn(Struct):
     """A workload at a store, in a round.
 
     ``resident_bytes`` is the sum over all servers, at the end.
@@ -43,23 +43,23 @@ class Turn(Struct):
     peer: str
     workload: str
     round: int
-    measured: Measured
+    measured: MeasuredWorkload
     resident_bytes: int
 
 
 def turns(
     peers: Sequence[Peer],
     workloads: Sequence[Workload],
-    settings: Settings,
+    settings: BenchSettings,
     tell: Tell,
     failed: dict[str, str],
-) -> list[Turn]:
+) -> list[BenchTurn]:
     """Run all turns.
 
     A store gets no values larger than its limit. A failed store is not tried again, and ``failed``
     has the reason.
     """
-    made: list[Turn] = []
+    made: list[BenchTurn] = []
     for number in range(settings.rounds):
         order = list(peers)
         random.Random(number).shuffle(order)
@@ -77,8 +77,8 @@ def turns(
 
 
 def _of(
-    peer: Peer, number: int, workloads: Sequence[Workload], settings: Settings
-) -> Iterator[Turn]:
+    peer: Peer, number: int, workloads: Sequence[Workload], settings: BenchSettings
+) -> Iterator[BenchTurn]:
     with (
         tempfile.TemporaryDirectory(prefix="ares-bench-") as directory,
         peer.running(Path(directory)) as running,
@@ -90,7 +90,7 @@ def _of(
                 yield _turn(peer.name, number, running, load, workload, settings)
 
 
-def warm_up(peer: Peer, running: Running, load: Generators) -> None:
+def warm_up(peer: Peer, running: RunningStore, load: Generators) -> None:
     """Run a store that needs a warm-up for a while, uncounted."""
     if peer.warm_up_s:
         load.preload_once(running.store, FAULTED)
@@ -100,20 +100,20 @@ def warm_up(peer: Peer, running: Running, load: Generators) -> None:
 def _turn(
     peer: str,
     round: int,
-    running: Running,
+    running: RunningStore,
     load: Generators,
     workload: Workload,
-    settings: Settings,
-) -> Turn:
+    settings: BenchSettings,
+) -> BenchTurn:
     load.preload_once(running.store, workload)
     extent = LoadExtent(settings.warm_s, settings.seconds)
     measured = load.run(running.store, workload, extent, running.servers)
-    return Turn(
+    return BenchTurn(
         peer, workload.name, round, measured, sum(map(resident_bytes, running.servers.values()))
     )
 
 
-def _line(turn: Turn, rounds: int) -> str:
+def _line(turn: BenchTurn, rounds: int) -> str:
     measured = turn.measured
     trouble = f"   FAILED {sum(measured.troubles.values())}" if measured.troubles else ""
     wrong = "   WRONG READS" if measured.wrong else ""

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from experiments.bench.closed_loop import Loop
-from experiments.bench.stores import RedisStore
+from experiments.bench.closed_loop import ClientLoop
+from experiments.bench.store_clients import RedisStore
 
 WAIT_MS = 10_000
 """Timeout of WAIT: a write without enough replicas by this time has failed."""
@@ -19,7 +19,7 @@ WAIT_MS = 10_000
 CRLF = b"\r\n"
 
 
-class Connection(asyncio.Protocol):
+class RedisConnection(asyncio.Protocol):
     """A client. ``wait`` is the number of replicas that must have a write.
 
     ``acknowledged`` is the number of replicas with the last write at the end of WAIT, or None
@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._size = self._needed = 0
         self._reading = False
-        self._loop: Loop | None = None
+        self._loop: ClientLoop | None = None
         self.acknowledged: int | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport
@@ -48,7 +48,7 @@ class Connection(asyncio.Protocol):
             asyncio.Transport, transport
         )  # uvloop's transport does not declare the type
 
-    def go(self, loop: Loop) -> None:
+    def go(self, loop: ClientLoop) -> None:
         """Begin with the first operation; ``over`` is done after the last."""
         self._loop = loop
         self.over = asyncio.get_running_loop().create_future()
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         self._next()
 
 
-class StreamConnection(Connection):
+class RedisStreamConnection(RedisConnection):
     """A client that appends to a single stream, for all keys.
 
     The server answers with the name of the entry, in two lines, instead of OK.
@@ -150,13 +150,13 @@ class StreamConnection(Connection):
         super()._written(b"+OK" + rest[rest.find(CRLF) :] if length[:1] == b"$" else data)
 
 
-class Connections:
+class RedisConnections:
     """The connections of a generator."""
 
-    def __init__(self, connections: Sequence[Connection]) -> None:
+    def __init__(self, connections: Sequence[RedisConnection]) -> None:
         self._connections = connections
 
-    async def run(self, loops: Sequence[Loop]) -> None:
+    async def run(self, loops: Sequence[ClientLoop]) -> None:
         for connection, loop in zip(self._connections, loops, strict=True):
             connection.go(loop)
         await asyncio.gather(*(connection.over for connection in self._connections))
@@ -172,11 +172,11 @@ class Connections:
 
 
 async def redis_clients(
-    store: RedisStore, count: int, kind: type[Connection] = Connection
-) -> Connections:
+    store: RedisStore, count: int, kind: type[RedisConnection] = RedisConnection
+) -> RedisConnections:
     """Return ``count`` connections to the primary."""
     host, port = store.address.split(":")
     make = asyncio.get_running_loop().create_connection
-    return Connections(
+    return RedisConnections(
         [(await make(lambda: kind(store.wait), host, int(port)))[1] for _ in range(count)]
     )

@@ -20,14 +20,14 @@ from msgspec import Struct
 
 from experiments.bench.__main__ import machine
 from experiments.bench.as_runs import make_page, write_samples
-from experiments.bench.processes import end_on_sigterm
-from experiments.bench.samples import Sample
+from experiments.bench.growth_sample import GrowthSample
 from experiments.bench.scale_domains import domains
 from experiments.bench.scale_empty import empty
 from experiments.bench.scale_load import clients, keys, servers, values
+from experiments.bench.store_processes import end_on_sigterm
 from experiments.bench.text import number
 
-Section = Callable[[bool], Iterator[Sample]]
+Section = Callable[[bool], Iterator[GrowthSample]]
 SCALE_SECTIONS: dict[str, tuple[str, Section]] = {
     "empty": ("A server that holds nothing", empty),
     "clients": ("Readers and writers of one object, each a process of its own", clients),
@@ -41,10 +41,10 @@ SCALE_SECTIONS: dict[str, tuple[str, Section]] = {
 class Scale(Struct, frozen=True):
     """All results of the bench."""
 
-    samples: list[Sample]
+    samples: list[GrowthSample]
 
 
-def text(samples: Sequence[Sample]) -> str:
+def text(samples: Sequence[GrowthSample]) -> str:
     """Return a line for each sample."""
     lines: list[str] = []
     for section in dict.fromkeys(sample.section for sample in samples):
@@ -53,7 +53,7 @@ def text(samples: Sequence[Sample]) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def told(sample: Sample) -> str:
+def told(sample: GrowthSample) -> str:
     """Return the line of a sample."""
     figures = "   ".join(f"{name} {number(value)}" for name, value in sample.figures.items())
     return f"  {sample.series:22} {sample.axis} {number(sample.x):>10}   {figures}" + (
@@ -89,7 +89,7 @@ def main(words: Sequence[str] | None = None) -> int:
     wanted = given.only.split(",") if given.only else list(SCALE_SECTIONS)
     if unknown := set(wanted) - set(SCALE_SECTIONS):
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(SCALE_SECTIONS)}")
-    samples: list[Sample] = []
+    samples: list[GrowthSample] = []
     for name in wanted:
         title, section = SCALE_SECTIONS[name]
         print(f"\n{title}", flush=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.platform.loop import run
-from experiments.bench.processes import cpu_of
-from experiments.bench.samples import MIB, Sample, resident_mib
-from experiments.cluster import local_cluster
+from experiments.bench.growth_sample import MIB, GrowthSample, resident_mib
+from experiments.bench.store_processes import cpu_of
+from experiments.local_cluster import local_cluster
 
 DOMAINS_AT_ONCE = 16
 _COUNTS = (1, 10, 100)
@@ -22,14 +22,14 @@ _USES = 400
 """Objects written and read for each count, domain by domain."""
 
 
-def domains(full: bool) -> Iterator[Sample]:
+def domains(full: bool) -> Iterator[GrowthSample]:
     """Measure more and more domains in a cluster, with an object in each."""
     counts = _COUNTS_FULL if full else _COUNTS
     with local_cluster(5, "abd", consensus=3) as file:
         yield from run(_all(file, counts))
 
 
-async def _all(file: Path, counts: tuple[int, ...]) -> list[Sample]:
+async def _all(file: Path, counts: tuple[int, ...]) -> list[GrowthSample]:
     pids = {path.stem: int(path.read_text()) for path in (file.parent / "run").glob("*.pid")}
     storage = [pid for name, pid in pids.items() if name.startswith("s")]
     deciding = [pid for name, pid in pids.items() if not name.startswith("s")]
@@ -40,7 +40,7 @@ async def _all(file: Path, counts: tuple[int, ...]) -> list[Sample]:
 
 async def _grown(
     store: Manager, storage: list[int], deciding: list[int], counts: tuple[int, ...]
-) -> AsyncIterator[Sample]:
+) -> AsyncIterator[GrowthSample]:
     before_mib, before_deciding_mib, made = resident_mib(storage), resident_mib(deciding), 0
     for count in counts:
         began_s = time.perf_counter()
@@ -64,7 +64,7 @@ async def _grown(
             / count
             / len(deciding),
         }
-        yield Sample("domains", "ABD n=5", "domains", count, figures)
+        yield GrowthSample("domains", "ABD n=5", "domains", count, figures)
 
 
 async def _in_turns(work: Sequence[Coroutine[None, None, None]]) -> None:

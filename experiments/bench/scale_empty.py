@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ares.platform.interpreter import python
-from experiments.bench.processes import cpu_s
-from experiments.bench.samples import Sample, resident_mib
+from experiments.bench.growth_sample import GrowthSample, resident_mib
+from experiments.bench.store_processes import cpu_s
 
 STARTS = 5
 EMPTY_IDLE_S = 3.0
 
 
-def empty(full: bool) -> Iterator[Sample]:
+def empty(full: bool) -> Iterator[GrowthSample]:
     """Measure a server without and with a disk, and a single consensus member.
 
     A single member elects itself.
@@ -28,7 +28,7 @@ def empty(full: bool) -> Iterator[Sample]:
     ):
         found = [_started(durability, words) for _ in range(starts)]
         figures = {name: statistics.median(one[name] for one in found) for name in found[0]}
-        yield Sample("empty", label, "processes", 1, figures)
+        yield GrowthSample("empty", label, "processes", 1, figures)
 
 
 def _started(durability: str, words: list[str]) -> dict[str, float]:

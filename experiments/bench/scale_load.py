@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.platform.loop import run
+from experiments.bench.growth_sample import MIB, GrowthSample, load_figures, resident_mib
 from experiments.bench.load import LoadExtent, generators
 from experiments.bench.peers import Ares
-from experiments.bench.processes import cpu_of, resident_bytes
-from experiments.bench.samples import MIB, Sample, load_figures, resident_mib
-from experiments.bench.stores import AresStore, Store
+from experiments.bench.store_clients import AresStore, Store
+from experiments.bench.store_processes import cpu_of, resident_bytes
 from experiments.bench.workload import Workload
 
 SCALE_S, SCALE_WARM_S = 2.0, 0.5
@@ -33,7 +33,7 @@ _SIZES = (10, 1024, 64 * 1024, MIB, 16 * MIB)
 _SIZES_FULL = (*_SIZES, 64 * MIB, 256 * MIB)
 
 
-def clients(full: bool) -> Iterator[Sample]:
+def clients(full: bool) -> Iterator[GrowthSample]:
     """Measure more and more clients of the same object.
 
     Every client is a separate process with a separate connection, and only reads or only writes.
@@ -60,10 +60,12 @@ def clients(full: bool) -> Iterator[Sample]:
                     "MiB per server": resident_mib(running.servers.values()) / len(running.servers)
                 }
             figures = load_figures(measured) | memory
-            yield Sample("clients", dap.upper(), "clients", count, figures, list(measured.wrong))
+            yield GrowthSample(
+                "clients", dap.upper(), "clients", count, figures, list(measured.wrong)
+            )
 
 
-def keys(full: bool) -> Iterator[Sample]:
+def keys(full: bool) -> Iterator[GrowthSample]:
     """Measure more and more keys in a cluster, and an idle time at the end."""
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -93,10 +95,10 @@ def keys(full: bool) -> Iterator[Sample]:
                 / len(pids),
                 "idle CPU of a server, %": idle_s / LOADED_IDLE_S / len(pids) * 100,
             }
-            yield Sample("keys", "ABD n=5", "keys", count, figures, list(measured.wrong))
+            yield GrowthSample("keys", "ABD n=5", "keys", count, figures, list(measured.wrong))
 
 
-def servers(full: bool) -> Iterator[Sample]:
+def servers(full: bool) -> Iterator[GrowthSample]:
     """Measure more and more servers; with EC each has a smaller part."""
     workload = Workload(32)
     for dap in ("abd", "ec"):
@@ -112,12 +114,12 @@ def servers(full: bool) -> Iterator[Sample]:
                     running.store, workload, LoadExtent(SCALE_WARM_S, SCALE_S), running.servers
                 )
             label = "ABD" if dap == "abd" else "EC k=(n-1)/2"
-            yield Sample(
+            yield GrowthSample(
                 "servers", label, "servers", n, load_figures(measured), list(measured.wrong)
             )
 
 
-def values(full: bool) -> Iterator[Sample]:
+def values(full: bool) -> Iterator[GrowthSample]:
     """Measure sizes of values with a client that has a single operation at a time.
 
     Each large value has its own key. With EC a server keeps several versions.
@@ -141,7 +143,7 @@ def values(full: bool) -> Iterator[Sample]:
                     "MiB of the client": load.peak_mib(),
                     "MiB that they store": run(_stored_bytes(running.store)) / MIB,
                 }
-            yield Sample("values", label, "bytes", size, figures, list(measured.wrong))
+            yield GrowthSample("values", label, "bytes", size, figures, list(measured.wrong))
 
 
 async def _stored_bytes(store: Store) -> int:

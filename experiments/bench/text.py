@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from experiments.bench import baseline
-from experiments.bench.figures import Figure, Point, Report
+from experiments.bench.figures import BenchReport, Figure, Point
 
 
 def number(value: float) -> str:
@@ -27,7 +27,7 @@ def ratio(point: Point, yardstick: str, known: Mapping[str, float]) -> str:
     return f"{figure.median:.2f}" + ("" if before is None else f" [{before:.2f}]")
 
 
-def text(report: Report, known: Mapping[str, float]) -> str:
+def text(report: BenchReport, known: Mapping[str, float]) -> str:
     """Return the whole report."""
     lines = [report.machine, report.settings]
     for workload in dict.fromkeys(point.workload for point in report.points):
@@ -81,7 +81,7 @@ def _table(points: list[Point], workload: str, known: Mapping[str, float]) -> li
     return rows
 
 
-def _faults(report: Report) -> list[str]:
+def _faults(report: BenchReport) -> list[str]:
     rows = [
         (
             f"{'under a fault':22} {'':18} {'throughput kept':>26} {'longest pause ms':>28} "

@@ -68,7 +68,7 @@ class Values:
         return writer, number
 
 
-class Begun(Struct):
+class BegunWrites(Struct):
     """The writes of each writer, and the writes seen by readers.
 
     ``writes`` has the number of writes begun, by writer; ``seen`` has the highest number of a write
@@ -78,7 +78,7 @@ class Begun(Struct):
     writes: dict[int, int] = {}
     seen: dict[int, int] = {}
 
-    def add(self, other: "Begun") -> None:
+    def add(self, other: "BegunWrites") -> None:
         """Add the knowledge of another process."""
         for writer, writes in other.writes.items():
             self.writes[writer] = max(writes, self.writes.get(writer, 0))

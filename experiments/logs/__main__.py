@@ -11,14 +11,14 @@ out and named.
 import argparse
 from pathlib import Path
 
-from experiments.bench.processes import end_on_sigterm
+from experiments.bench.store_processes import end_on_sigterm
 from experiments.logs.log_faults import measure_faults
 from experiments.logs.log_figures import measure_figures
 from experiments.logs.log_peers import measure_peers
 from experiments.logs.log_size import measure_size
 from experiments.logs.log_speed import measure_speed
 from experiments.measuring import Table
-from experiments.rounds.commands import RESULTS
+from experiments.rounds.round_commands import RESULTS
 from experiments.rounds.scenario import SCALES
 
 LOG_PARTS = ("speed", "peers", "faults", "figures", "size")

@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.bench.processes import NotStarted, await_that, free_ports, programs
-from experiments.bench.stores import Coroutines
+from experiments.bench.store_clients import Coroutines
+from experiments.bench.store_processes import ProgramNotStarted, await_that, free_ports, programs
 
 KAFKA_SERVERS = 3
 TOPIC = "measured"
@@ -80,7 +80,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
             check=False,
         )
         if made.returncode:
-            raise NotStarted(
+            raise ProgramNotStarted(
                 f"Kafka could not format {directory}: {(made.stderr or made.stdout)[-500:]}"
             )
         commands[f"k{number}"] = [*java, "kafka.Kafka", str(file)]

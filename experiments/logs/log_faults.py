@@ -17,7 +17,7 @@ from ares.client.shared_log import Log
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain, AresError
 from ares.platform.loop import run
-from experiments.cluster import ClusterOptions, local_cluster
+from experiments.local_cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pid_of
 from experiments.measuring import Table
 

@@ -25,10 +25,17 @@ from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.measured_points import began, write_load
-from experiments.bench.stores import Coroutines
-from experiments.cluster import local_cluster
-from experiments.logs.log_plan import LOG_EXTENTS, LOG_SERVERS, LOG_STUDY, Extent, LogRun, runs
-from experiments.logs.log_work import LogWork, OurLog, Together, go_through, latency
+from experiments.bench.store_clients import Coroutines
+from experiments.local_cluster import local_cluster
+from experiments.logs.log_load_plan import (
+    LOG_EXTENTS,
+    LOG_SERVERS,
+    LOG_STUDY,
+    LogExtent,
+    LogLoadRun,
+    runs,
+)
+from experiments.logs.log_work import JointClients, LogWork, OurLog, go_through, latency
 from experiments.measuring import Table
 from experiments.rounds.provenance import provenance
 
@@ -62,7 +69,7 @@ def measure_figures(table: Table, scale: str, results: Path) -> None:
     )
 
 
-def _written(results: Path, each: LogRun, iteration: int, file: LoadFile) -> Path:
+def _written(results: Path, each: LogLoadRun, iteration: int, file: LoadFile) -> Path:
     directory = results / LOG_STUDY / f"{each.name}_{iteration}"
     directory.mkdir(parents=True, exist_ok=True)
     about = {
@@ -83,7 +90,7 @@ def _written(results: Path, each: LogRun, iteration: int, file: LoadFile) -> Pat
     return directory
 
 
-async def _measured(table: Table, file: Path, each: LogRun, extent: Extent) -> LoadFile:
+async def _measured(table: Table, file: Path, each: LogLoadRun, extent: LogExtent) -> LoadFile:
     servers = _servers_of(file, each)
     points = []
     async with AsyncExitStack() as closing:
@@ -98,7 +105,7 @@ async def _measured(table: Table, file: Path, each: LogRun, extent: Extent) -> L
     return LoadFile(points, each.protocol, f"{each.object_size} B, {each.read_share:.0%} reads")
 
 
-def _servers_of(file: Path, each: LogRun) -> dict[str, int]:
+def _servers_of(file: Path, each: LogLoadRun) -> dict[str, int]:
     """Return the pids of the servers of a run's chain."""
     return {name: pid for name, pid in pids_of(file).items() if int(name[1:]) < each.servers}
 
@@ -120,9 +127,9 @@ async def _point(
     table: Table,
     file: Path,
     logs: list[Log],
-    each: LogRun,
+    each: LogLoadRun,
     window: int,
-    extent: Extent,
+    extent: LogExtent,
 ) -> LoadPoint:
     entry, log = bytes(each.object_size), logs[0]
     tail = await log.tail()
@@ -144,7 +151,7 @@ async def _point(
         Coroutines(OurLog(log, work, each.protocol), (AresError,), log.close) for log in logs
     ]
     spent = await go_through(
-        Together(clients), work, window * len(clients), _servers_of(file, each)
+        JointClients(clients), work, window * len(clients), _servers_of(file, each)
     )
     reads, appends = latency(work.reads), latency(work.appends)
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}

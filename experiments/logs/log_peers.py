@@ -14,14 +14,14 @@ from pathlib import Path
 
 from ares.model.errors import AresError
 from ares.platform.loop import run
-from experiments.bench.etcd import Etcd
 from experiments.bench.etcd_client import etcd_clients
+from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Durability
-from experiments.bench.processes import NotStarted
-from experiments.bench.redis import Redis
-from experiments.bench.redis_client import StreamConnection, redis_clients
-from experiments.bench.stores import Clients, Coroutines, EtcdStore, RedisStore
-from experiments.cluster import ClusterOptions, local_cluster
+from experiments.bench.redis_client import RedisStreamConnection, redis_clients
+from experiments.bench.redis_peer import Redis
+from experiments.bench.store_clients import Coroutines, EtcdStore, RedisStore, StoreClients
+from experiments.bench.store_processes import ProgramNotStarted
+from experiments.local_cluster import ClusterOptions, local_cluster
 from experiments.logs import kafka, nats
 from experiments.logs.kafka import kafka_clients
 from experiments.logs.log_figures import opened, pids_of
@@ -59,12 +59,12 @@ def measure_peers(table: Table, scale: str) -> None:
             for name in names:
                 try:
                     if why := _missing(name, durability):
-                        raise NotStarted(why)
+                        raise ProgramNotStarted(why)
                     (directory / name).mkdir()
                     stores[name] = closing.enter_context(
                         _running(name, directory / name, durability)
                     )
-                except NotStarted as error:
+                except ProgramNotStarted as error:
                     table.note(f"without {name}: {error}")
             for in_flight in PEER_IN_FLIGHT:
                 run(_measured(table, stores, in_flight, PEER_S[scale], PEER_ROUNDS[scale]))
@@ -129,16 +129,18 @@ def _running(name: str, directory: Path, durability: Durability) -> Iterator[Ser
 
 
 @asynccontextmanager
-async def _connected(name: str, store: object, work: LogWork, count: int) -> AsyncIterator[Clients]:
+async def _connected(
+    name: str, store: object, work: LogWork, count: int
+) -> AsyncIterator[StoreClients]:
     async with AsyncExitStack() as closing:
         if isinstance(store, Path):
             log = await opened(closing, store, "events", ["s0", "s1", "s2"])
             yield Coroutines(OurLog(log, work), (AresError,), log.close)
             return
         if isinstance(store, EtcdStore):
-            clients: Clients = await etcd_clients(store)
+            clients: StoreClients = await etcd_clients(store)
         elif isinstance(store, RedisStore):
-            clients = await redis_clients(store, count, StreamConnection)
+            clients = await redis_clients(store, count, RedisStreamConnection)
         else:
             clients = await _PEER_CLIENTS[name](str(store))
         closing.push_async_callback(clients.close)

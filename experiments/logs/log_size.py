@@ -9,8 +9,8 @@ from ares.client.shared_log import Log
 from ares.model.errors import AresError
 from ares.model.units import MIB
 from ares.platform.loop import run
-from experiments.bench.processes import resident_bytes
-from experiments.cluster import ClusterOptions, local_cluster
+from experiments.bench.store_processes import resident_bytes
+from experiments.local_cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pids_of
 from experiments.measuring import Goal, Table, timed
 

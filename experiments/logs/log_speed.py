@@ -13,11 +13,11 @@ from typing import Any, Literal
 from ares.client.shared_log import Log
 from ares.model.errors import AresError
 from ares.platform.loop import run
-from experiments.bench.processes import resident_bytes
-from experiments.bench.stores import Coroutines
-from experiments.cluster import ClusterOptions, local_cluster
+from experiments.bench.store_clients import Coroutines
+from experiments.bench.store_processes import resident_bytes
+from experiments.local_cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pids_of
-from experiments.logs.log_work import LogWork, OurLog, Spending, Spent, go_through, latency
+from experiments.logs.log_work import LogWork, OurLog, TimeMeter, TimeSpent, go_through, latency
 from experiments.measuring import Goal, Table
 
 SPEED_ENTRY = bytes(256)
@@ -91,7 +91,7 @@ def _work(count: int, seconds: float, read_share: float = 0.0, newest: int = 0) 
 
 async def _load(
     log: Log, servers: Mapping[str, int], work: LogWork, at_once: int = SPEED_IN_FLIGHT
-) -> Spent:
+) -> TimeSpent:
     clients = Coroutines(OurLog(log, work), (AresError,), log.close)
     return await go_through(clients, work, at_once, servers)
 
@@ -100,8 +100,8 @@ async def _spent(
     servers: Mapping[str, int],
     go: Callable[[], Coroutine[Any, Any, None]],
     count: Callable[[], int],
-) -> Spent:
-    with Spending(servers) as spending:
+) -> TimeSpent:
+    with TimeMeter(servers) as spending:
         await go()
     return spending.of(count())
 
@@ -129,7 +129,7 @@ async def _follow(log: Log, tail: int) -> None:
             return
 
 
-def _tell(table: Table, what: str, spent: Spent, goal: Goal | None = None) -> None:
+def _tell(table: Table, what: str, spent: TimeSpent, goal: Goal | None = None) -> None:
     table.line(what, [spent.per_s], "/s", goal)
     table.note(f"    us of processors: {spent.told}")
 

@@ -15,15 +15,15 @@ from msgspec import Struct, field
 from ares.client.shared_log import Log
 from ares.model.errors import NotWritten, Trimmed
 from ares.results.load_points import LoadLatency
-from experiments.bench.closed_loop import Asked, Loop
-from experiments.bench.stores import Clients, Coroutines
+from experiments.bench.closed_loop import Asked, ClientLoop
+from experiments.bench.store_clients import Coroutines, StoreClients
 
 
 class LogWork(Struct):
     """The shared state of the loops. Latencies are in seconds.
 
     ``newest`` is the last position that an append returned; ``oldest`` is the first existing
-    position. ``interval`` is as in :class:`experiments.logs.log_plan.LogRun`.
+    position. ``interval`` is as in :class:`experiments.logs.log_load_plan.LogLoadRun`.
     """
 
     entry: bytes
@@ -45,7 +45,7 @@ class LogWork(Struct):
 
 
 class LogLoop:
-    """An :class:`experiments.bench.closed_loop.Loop` of sequential operations, for a log.
+    """An :class:`experiments.bench.closed_loop.ClientLoop` of sequential operations, for a log.
 
     A key is a position. The loop ends when the work is over.
     """
@@ -101,13 +101,13 @@ class OurLog:
         return position
 
 
-class Together:
+class JointClients:
     """Clients of several connections, each with a share of the loops."""
 
     def __init__(self, clients: list[Coroutines]) -> None:
         self._clients = clients
 
-    async def run(self, loops: Sequence[Loop]) -> None:
+    async def run(self, loops: Sequence[ClientLoop]) -> None:
         count = len(self._clients)
         await asyncio.gather(
             *(clients.run(loops[number::count]) for number, clients in enumerate(self._clients))
@@ -117,7 +117,7 @@ class Together:
         """Leave the connections open; the opener closes them."""
 
 
-class Spent(Struct, frozen=True):
+class TimeSpent(Struct, frozen=True):
     """The time of a load: ``seconds``, and processor time of the client and of each server."""
 
     count: int
@@ -157,13 +157,13 @@ def worked_s(pids: Iterable[int]) -> dict[int, float]:
     }
 
 
-class Spending:
+class TimeMeter:
     """A measurement of the time of a load: ``with``, then :meth:`of`."""
 
     def __init__(self, servers: Mapping[str, int]) -> None:
         self._servers = servers
 
-    def __enter__(self) -> "Spending":
+    def __enter__(self) -> "TimeMeter":
         self._before = worked_s(self._servers.values())
         self._client_s, self._begin_s = time.process_time(), time.perf_counter()
         return self
@@ -175,19 +175,19 @@ class Spending:
         )
         self._after = worked_s(self._servers.values())
 
-    def of(self, count: int) -> Spent:
+    def of(self, count: int) -> TimeSpent:
         """Return the time spent on `count` operations."""
         servers = {
             name: self._after[pid] - self._before[pid] for name, pid in self._servers.items()
         }
-        return Spent(count, self._seconds, self._client_s, servers)
+        return TimeSpent(count, self._seconds, self._client_s, servers)
 
 
 async def go_through(
-    clients: Clients, work: LogWork, window: int, servers: Mapping[str, int]
-) -> Spent:
+    clients: StoreClients, work: LogWork, window: int, servers: Mapping[str, int]
+) -> TimeSpent:
     """Run the work, with ``window`` operations in flight."""
-    with Spending(servers) as spending:
+    with TimeMeter(servers) as spending:
         await clients.run([LogLoop(work) for _ in range(window)])
     return spending.of(len(work.reads) + len(work.appends))
 

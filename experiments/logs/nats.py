@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.bench.processes import await_that, free_ports, programs
+from experiments.bench.store_processes import await_that, free_ports, programs
 
 NATS_VERSION = "v2.15.2"
 NATS_SERVERS = 3

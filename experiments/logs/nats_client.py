@@ -8,9 +8,9 @@ import itertools
 import json
 from typing import Any, cast
 
-from experiments.bench.processes import NotStarted
 from experiments.bench.redis_client import CRLF
-from experiments.bench.stores import Coroutines
+from experiments.bench.store_clients import Coroutines
+from experiments.bench.store_processes import ProgramNotStarted
 
 STREAM, SUBJECT, REPLICAS = "measured", "entries", 3
 NATS_READY_S = 20.0
@@ -91,7 +91,7 @@ class NatsConnection(asyncio.Protocol):
 async def nats_clients(address: str) -> Coroutines:
     """Return clients that share a connection, once the stream has all replicas.
 
-    Raises :class:`NotStarted`.
+    Raises :class:`ProgramNotStarted`.
     """
     host, port = address.split(":")
     _, connection = await asyncio.get_running_loop().create_connection(
@@ -103,7 +103,7 @@ async def nats_clients(address: str) -> Coroutines:
             await _until(connection, f"$JS.API.STREAM.CREATE.{STREAM}", json.dumps(wished).encode())
             await _until(connection, SUBJECT, b"first")
     except TimeoutError as error:
-        raise NotStarted("NATS made no stream of three replicas in time") from error
+        raise ProgramNotStarted("NATS made no stream of three replicas in time") from error
     return Coroutines(connection, (NatsError,), connection.close)
 
 

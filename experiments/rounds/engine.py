@@ -19,19 +19,19 @@ from msgspec import Struct
 
 from ares.cluster.home import held
 from ares.model.errors import AresError, BadInput
-from experiments.bench.cassandra import SMALL_HEAP, Cassandra
-from experiments.bench.etcd import Etcd
+from experiments.bench.cassandra_peer import SMALL_HEAP, Cassandra
+from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Peer
-from experiments.bench.redis import Redis
+from experiments.bench.redis_peer import Redis
 from experiments.rounds.after_moves import not_fresh
-from experiments.rounds.beds import MADE, Bed, Beds
-from experiments.rounds.befalling import Befalling
 from experiments.rounds.correctness import checked
 from experiments.rounds.layout import Layout, check_private, inventory_of, placed, store_name
 from experiments.rounds.load_faults import judge_load
-from experiments.rounds.playing import RoundFailed, play
+from experiments.rounds.playbook_runs import RoundFailed, play
 from experiments.rounds.provenance import provenance, version_of
-from experiments.rounds.scenario import OF_ARES, Round
+from experiments.rounds.round_faults import RoundFaults
+from experiments.rounds.round_testbeds import MADE, RoundTestbed, RoundTestbeds
+from experiments.rounds.scenario import OF_ARES, ScenarioRound
 
 WORK_SPARE = 4.0
 WORK_SPARE_S = 60.0
@@ -58,7 +58,7 @@ OVERHEAD_S = 12.0
 Tell = Callable[[str], None]
 
 
-class Outcome(Struct):
+class RoundOutcome(Struct):
     """The outcome of a round: ``error`` is empty after success."""
 
     error: str
@@ -80,7 +80,7 @@ def playbooks_of(protocol: str, reserved: bool = False) -> list[str]:
     return ["round_program", *steps] if reserved else steps
 
 
-def _peer_of(round: Round) -> Peer | None:
+def _peer_of(round: ScenarioRound) -> Peer | None:
     """Return the description of a store that is compared with ares."""
     store, n = store_name(round.protocol), round.parameters.servers
     return {
@@ -90,7 +90,7 @@ def _peer_of(round: Round) -> Peer | None:
     }.get(store)
 
 
-def why_not(round: Round, testbed: str) -> str | None:
+def why_not(round: ScenarioRound, testbed: str) -> str | None:
     """Return why the round is impossible on such a testbed, or `None`."""
     peer, size = _peer_of(round), round.parameters.object_size
     if peer is not None and peer.value_bytes_max is not None and size > peer.value_bytes_max:
@@ -137,7 +137,7 @@ class Engine:
         self._last: Path | None = None
         """Inventory of the round that began last."""
 
-    def run(self, rounds: Sequence[Round], resume: bool) -> list[str]:
+    def run(self, rounds: Sequence[ScenarioRound], resume: bool) -> list[str]:
         """Run all rounds, and return the names of failed rounds.
 
         Raises :class:`BadInput` if some results exist already, unless ``resume`` is set.
@@ -159,7 +159,7 @@ class Engine:
             todo = self._possible([round for round in rounds if round not in done])
             if not todo:
                 return []
-            beds = Beds(
+            beds = RoundTestbeds(
                 self._testbed,
                 todo,
                 self._results.resolve() / ".ansible",
@@ -173,14 +173,14 @@ class Engine:
                 self._end()
                 beds.close()
 
-    def _possible(self, rounds: Sequence[Round]) -> list[Round]:
+    def _possible(self, rounds: Sequence[ScenarioRound]) -> list[ScenarioRound]:
         """Return the rounds that this testbed can run; report each impossible kind once."""
         possible = [round for round in rounds if why_not(round, self._testbed) is None]
         for why in dict.fromkeys(why for round in rounds if (why := why_not(round, self._testbed))):
             self._tell(f"left out: {why}")
         return possible
 
-    def _all(self, rounds: Sequence[Round], beds: Beds) -> list[str]:
+    def _all(self, rounds: Sequence[ScenarioRound], beds: RoundTestbeds) -> list[str]:
         failed: list[str] = []
         for number, round in enumerate(rounds, 1):
             outcome = self._carry_out(round, beds)
@@ -209,10 +209,10 @@ class Engine:
     def _overhead_s(self) -> float:
         return sum(self._overheads) / len(self._overheads) if self._overheads else OVERHEAD_S
 
-    def _directory(self, round: Round) -> Path:
+    def _directory(self, round: ScenarioRound) -> Path:
         return self._results / round.scenario / round.name
 
-    def _carry_out(self, round: Round, beds: Beds) -> Outcome:
+    def _carry_out(self, round: ScenarioRound, beds: RoundTestbeds) -> RoundOutcome:
         directory, begin = self._directory(round), time.monotonic()
         try:
             _make_way(directory)
@@ -220,7 +220,7 @@ class Engine:
             _OneRound(round, beds.bed(), directory, self._seed + 1000 * round.iteration).run(
                 self._provenance
             )
-            outcome = Outcome("", time.monotonic() - begin)
+            outcome = RoundOutcome("", time.monotonic() - begin)
             (directory / "outcome.json").write_bytes(msgspec.json.encode(outcome))
         except (AresError, OSError) as error:
             reason = str(error)
@@ -231,7 +231,7 @@ class Engine:
                 )
             if isinstance(error, RoundFailed) and error.unreachable:
                 beds.discard()
-            outcome = Outcome(reason, time.monotonic() - begin)
+            outcome = RoundOutcome(reason, time.monotonic() - begin)
             with contextlib.suppress(OSError):  # a full disk, which is told
                 (directory / "failure.json").write_bytes(msgspec.json.encode(outcome))
             with contextlib.suppress(OSError):
@@ -266,7 +266,7 @@ class _OneRound:
     object's first value follows from the seed (correctness.py).
     """
 
-    def __init__(self, round: Round, bed: Bed, directory: Path, seed: int) -> None:
+    def __init__(self, round: ScenarioRound, bed: RoundTestbed, directory: Path, seed: int) -> None:
         self._round, self._bed, self._directory, self._seed = round, bed, directory.resolve(), seed
         self._place = self._directory.parent.parent / ".ansible"
         self._inventory = self._directory / "inventory.json"
@@ -294,7 +294,7 @@ class _OneRound:
                 msgspec.json.encode(self._description(layout, provenance)), indent=1
             )
         )
-        befalling = Befalling(
+        befalling = RoundFaults(
             self._round,
             layout,
             self._bed.testbed,
@@ -393,7 +393,7 @@ class _OneRound:
             play(steps[-1:], self._inventory, self._place, STEPS_S)
 
 
-def _heard(event: dict[str, Any], befalling: Befalling) -> None:
+def _heard(event: dict[str, Any], befalling: RoundFaults) -> None:
     """Note begin and end of the work: a task says the begin, and step 5 marks the end."""
     begin_s = event.get("facts", {}).get("round_begin")
     if begin_s is not None:

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.errors import BadInput
-from experiments.bench.stores import AresStore, CassandraStore, EtcdStore, RedisStore, Store
-from experiments.rounds.scenario import OF_ARES, Parameters, Round
-from experiments.rounds.worker import Role, Work
-from experiments.testbeds.plan import CLIENT_GROUPS, HostPlan
+from experiments.bench.store_clients import AresStore, CassandraStore, EtcdStore, RedisStore, Store
+from experiments.rounds.round_worker import Role, WorkerTask
+from experiments.rounds.scenario import OF_ARES, Parameters, ScenarioRound
+from experiments.testbeds.testbed_plan import CLIENT_GROUPS, HostPlan
 
 CLIENTS_PER_PROCESS = 10
 CONSENSUS_MEMBERS = 3
@@ -39,7 +39,7 @@ PATTERNS = {
 GROUP_OF: dict[Role, str] = {"write": "writers", "read": "readers", "reconfigure": "recons"}
 
 
-class HostSeen(Struct, frozen=True):
+class TestbedHost(Struct, frozen=True):
     """A host of the testbed: groups and variables.
 
     ``fast`` names the directories for rounds, if the testbed gives them.
@@ -89,7 +89,7 @@ def store_name(protocol: str) -> str:
     )
 
 
-def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
+def placed(round: ScenarioRound, hosts: Mapping[str, TestbedHost]) -> Layout:
     """Return hosts for the round. Raises BadInput naming the parts that the testbed lacks."""
     parameters = round.parameters
     servers = _servers(parameters, [host for host in hosts.values() if "servers" in host.groups])
@@ -113,7 +113,7 @@ def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
     )
 
 
-def check_private(protocol: str, servers: Iterable[HostSeen]) -> None:
+def check_private(protocol: str, servers: Iterable[TestbedHost]) -> None:
     """Refuse public addresses for Redis, etcd and Cassandra, which listen without a password.
 
     Raises BadInput.
@@ -133,7 +133,7 @@ def _is_public(address: str) -> bool:
         return False
 
 
-def _servers(parameters: Parameters, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
+def _servers(parameters: Parameters, hosts: Sequence[TestbedHost]) -> tuple[str, ...]:
     """Return the servers: at each site the number in the placement, the clients' site first.
 
     Without a placement the first hosts are taken.
@@ -150,7 +150,9 @@ def _servers(parameters: Parameters, hosts: Sequence[HostSeen]) -> tuple[str, ..
     return chosen
 
 
-def _clients(group: str, count: int, sites: Set[str], hosts: Iterable[HostSeen]) -> tuple[str, ...]:
+def _clients(
+    group: str, count: int, sites: Set[str], hosts: Iterable[TestbedHost]
+) -> tuple[str, ...]:
     """Return all hosts of the group at these sites, but at most as many as clients."""
     there = [host.name for host in hosts if group in host.groups and host.site in sites]
     return _so_many(
@@ -164,7 +166,7 @@ def _so_many(what: str, count: int, names: list[str]) -> tuple[str, ...]:
     return tuple(names[:count])
 
 
-def wanted(rounds: Iterable[Round], clients_per_host: int) -> list[HostPlan]:
+def wanted(rounds: Iterable[ScenarioRound], clients_per_host: int) -> list[HostPlan]:
     """Return hosts that are enough for each of these rounds.
 
     The site with the most servers comes first: rounds without a placement run there.
@@ -209,19 +211,21 @@ def _counts(parameters: Parameters) -> tuple[int, int, int]:
     return parameters.writers, parameters.readers, parameters.reconfigurers
 
 
-def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, dict[str, Work]]:
+def works(
+    round: ScenarioRound, layout: Layout, store: Store, seed: int
+) -> dict[str, dict[str, WorkerTask]]:
     """Return the work of the processes in each step, by host and name.
 
     A name begins with the name of the step.
     """
     parameters = round.parameters
     once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, fresh_after_s=0.0)
-    made: dict[str, dict[str, Work]] = {host: {} for host in layout.hosts}
+    made: dict[str, dict[str, WorkerTask]] = {host: {} for host in layout.hosts}
 
     def give(
         host: str, name: str, role: Role, clients: tuple[int, ...], what: Parameters, logs: str
     ) -> None:
-        made[host][f"{name}-{role}-{clients[0]}"] = Work(
+        made[host][f"{name}-{role}-{clients[0]}"] = WorkerTask(
             store, round.protocol, what, role, clients, seed, logs
         )
 
@@ -261,7 +265,9 @@ def _groups(clients: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield clients[first : first + CLIENTS_PER_PROCESS]
 
 
-def store_of(round: Round, layout: Layout, hosts: Mapping[str, HostSeen], directory: str) -> Store:
+def store_of(
+    round: ScenarioRound, layout: Layout, hosts: Mapping[str, TestbedHost], directory: str
+) -> Store:
     """Return the store as clients reach it.
 
     ``directory`` is the directory of the round on a host. When WAIT ends, a majority of Redis's
@@ -291,7 +297,7 @@ def command(python: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     begin = " ".join(
-        f'{python} -m experiments.rounds.worker < work/{name}.json & all="$all $!";'
+        f'{python} -m experiments.rounds.round_worker < work/{name}.json & all="$all $!";'
         for name in names
     )
     return (
@@ -300,9 +306,9 @@ def command(python: str, names: Sequence[str]) -> str:
 
 
 def inventory_of(
-    round: Round,
+    round: ScenarioRound,
     layout: Layout,
-    hosts: Mapping[str, HostSeen],
+    hosts: Mapping[str, TestbedHost],
     directories: Mapping[str, str],
     variables: Mapping[str, Any],
     seed: int,

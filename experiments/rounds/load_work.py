@@ -16,12 +16,12 @@ from ares.cluster.settings import Settings
 from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.etcd_leader import leads
-from experiments.bench.load import Generators, LoadExtent, Measured, generators
+from experiments.bench.load import Generators, LoadExtent, MeasuredWorkload, generators
 from experiments.bench.measured_points import goes_on, point_of, write_load
-from experiments.bench.stores import AresStore, EtcdStore, Store
+from experiments.bench.store_clients import AresStore, EtcdStore, Store
 from experiments.bench.workload import Workload, size_text
 from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
-from experiments.rounds.scenario import Load, Parameters
+from experiments.rounds.scenario import LoadSeries, Parameters
 
 LOAD_WARM_S = 0.2
 WARM_UP_S = 0.5
@@ -78,7 +78,7 @@ def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
     )
 
 
-def _workload(load: Load, parameters: Parameters) -> Workload:
+def _workload(load: LoadSeries, parameters: Parameters) -> Workload:
     return Workload(
         load.clients, parameters.object_size, load.keys, parameters.read_share, load.written
     )
@@ -101,7 +101,7 @@ async def _make_domain(store: AresStore, protocol: str, parameters: Parameters) 
 
 class _Points:
     def __init__(
-        self, processes: Generators, store: Store, load: Load, parameters: Parameters
+        self, processes: Generators, store: Store, load: LoadSeries, parameters: Parameters
     ) -> None:
         self._processes, self._store, self._load = processes, store, load
         self._workload = _workload(load, parameters)
@@ -137,7 +137,7 @@ class _Points:
             )
             yield point_of(measured, workload, offered_per_s=offered_per_s)
 
-    def _measure(self, workload: Workload, extent: LoadExtent) -> Measured:
+    def _measure(self, workload: Workload, extent: LoadExtent) -> MeasuredWorkload:
         measured = self._processes.run(self._store, workload, extent, {})
         self.wrong += measured.wrong
         return measured

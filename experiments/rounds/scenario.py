@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.testbeds.plan import TESTBED_HOSTS_MAX
+from experiments.testbeds.testbed_plan import TESTBED_HOSTS_MAX
 
 SCENARIOS_DIRECTORY = Path(__file__).parent / "scenarios"
 
@@ -101,7 +101,7 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
         return self.at_s if self.at_s is not None else (self.at_share or 0.0) * expected_s
 
 
-class Load(Struct, frozen=True, forbid_unknown_fields=True):
+class LoadSeries(Struct, frozen=True, forbid_unknown_fields=True):
     """Consecutive points of load at a single store: the work of a load round.
 
     A load round has no readers and writers. A point ends with ``operations`` in all or after
@@ -185,7 +185,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     block_max: int = 1024 * 1024
     arrivals: Literal["closed", "open"] = "closed"
     check: bool = False
-    load: Load | None = None
+    load: LoadSeries | None = None
     read_share: float = 0.5
     bad: Bad = "nobody"
     durability: Literal["memory", "fsync"] = "memory"
@@ -249,7 +249,7 @@ A round has a client that makes the object, and a client that reads the object a
 """
 
 
-class Round(Struct, frozen=True):
+class ScenarioRound(Struct, frozen=True):
     """A round of a scenario.
 
     ``varied`` has the parameters that distinguish this point from other points of the scenario.
@@ -346,7 +346,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
                 )
         return msgspec.structs.replace(self, **tables)
 
-    def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[Round]:
+    def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[ScenarioRound]:
         """Yield the rounds: all protocols at a point before the next point.
 
         Compared rounds are therefore measured close in time.
@@ -371,7 +371,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
                         if protocol in OF_ARES[1:]
                         else structs.replace(parameters, reconfigurers=0)
                     )  # other protocols have no reconfigurations
-                    yield Round(self.name, protocol, own, varied, iteration, faults)
+                    yield ScenarioRound(self.name, protocol, own, varied, iteration, faults)
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
         if "placement" in given:

@@ -16,18 +16,18 @@ from pathlib import Path
 
 from ares.model.errors import AresError, BadInput
 from ares.platform.loop import run
-from experiments.bench.processes import end_on_sigterm
-from experiments.rounds.commands import RESULTS
+from experiments.bench.store_processes import end_on_sigterm
+from experiments.rounds.round_commands import RESULTS
 from experiments.sites import outcome
 from experiments.sites.access_times import measure_local, measure_remote
-from experiments.sites.bed import Bed, bed, obstacle
 from experiments.sites.disturbances import measure_containment, measure_cut, measure_move
+from experiments.sites.fog_network import FogNetwork, bed, obstacle
 from experiments.sites.fog_plan import FOG_EXTENTS, SITE_COUNTS
 from experiments.sites.fog_runs import keep
+from experiments.sites.fog_scene import FogScene
 from experiments.sites.outcome import Measurement
-from experiments.sites.scene import Scene
-from experiments.sites.store import NotDeployed, OperationFailed
-from experiments.sites.stores import SITE_STORES, chosen, module_of
+from experiments.sites.site_store import NotDeployed, OperationFailed
+from experiments.sites.store_table import SITE_STORES, chosen, module_of
 from experiments.sites.ycsb import measure_ycsb
 
 SITE_PARTS = {
@@ -72,14 +72,14 @@ class Study:
             with bed([f"site{number}" for number in range(sites)]) as made:
                 run(self._trial(made, store, trial))
 
-    async def _trial(self, made: Bed, store: str, trial: int) -> None:
+    async def _trial(self, made: FogNetwork, store: str, trial: int) -> None:
         row = SITE_STORES[store]
         deployment = module_of(row).deployment(row.options)
         try:
             began_s = time.monotonic()
             await deployment.start(made, row.replicas)
             print(f"  serves after {time.monotonic() - began_s:.1f} s", flush=True)
-            scene = Scene(made, store, deployment, self._extent, trial, self.note)
+            scene = FogScene(made, store, deployment, self._extent, trial, self.note)
             for part in self._parts:
                 for measure in SITE_PARTS[part]:
                     if len(made.sites) > 1 or measure in _ONE_SITE_TESTS:
@@ -89,7 +89,7 @@ class Study:
         finally:
             await deployment.stop()
 
-    async def _measured(self, scene: Scene, name: str, work: Awaitable[None]) -> None:
+    async def _measured(self, scene: FogScene, name: str, work: Awaitable[None]) -> None:
         try:
             await work
         except OperationFailed as error:

@@ -3,12 +3,12 @@
 In remote access a site reads twice the objects that another site wrote.
 """
 
-from experiments.sites.fog_plan import WORKS, Work
+from experiments.sites.fog_plan import WORKS, FogWork
+from experiments.sites.fog_scene import FogScene, all_done, gets, mean_s, puts, together
 from experiments.sites.orders import Order
-from experiments.sites.scene import Scene, all_done, gets, mean_s, puts, together
 
 
-async def measure_local(scene: Scene) -> None:
+async def measure_local(scene: FogScene) -> None:
     """Measure local access.
 
     The figures are seconds for all objects, a mean over the sites, and the bytes that left sites,
@@ -41,7 +41,7 @@ async def measure_local(scene: Scene) -> None:
             scene.note("local", figures, all_done([*written, *read]), **work.parameters())
 
 
-async def measure_remote(scene: Scene) -> None:
+async def measure_remote(scene: FogScene) -> None:
     """Measure remote access: the first site writes; the second reads the objects twice.
 
     The second site has not used these objects before.
@@ -66,6 +66,6 @@ async def measure_remote(scene: Scene) -> None:
             scene.note("remote", figures, all_done([written, first, second]), **work.parameters())
 
 
-def _names(site: str, work: Work) -> list[str]:
+def _names(site: str, work: FogWork) -> list[str]:
     """Return the names; the next work writes the same objects if the store allows it."""
     return [f"{site}/object-{number}" for number in range(work.objects)]

@@ -16,14 +16,14 @@ from ares.client.connect import settings_of
 from ares.client.manager import Manager
 from ares.model.errors import AresError
 from ares.platform.interpreter import python
-from experiments.bench.processes import NotStarted, await_that
-from experiments.sites.store import (
-    Client,
+from experiments.bench.store_processes import ProgramNotStarted, await_that
+from experiments.sites.site_store import (
     Deployment,
     NotDeployed,
     OperationFailed,
     Parameters,
-    Sites,
+    SiteClient,
+    SiteNetwork,
     site_of,
 )
 
@@ -47,7 +47,7 @@ def deployment(options: Mapping[str, Any]) -> Deployment:
     return AresDeployment(bool(options.get("follows")))
 
 
-async def connect(parameters: Parameters, site: str) -> Client:
+async def connect(parameters: Parameters, site: str) -> SiteClient:
     settings = settings_of(parameters["file"])
     try:
         return AresUser(
@@ -83,13 +83,13 @@ class AresUser:
 
 
 class AresDeployment:
-    """A :class:`experiments.sites.store.Deployment` of ares."""
+    """A :class:`experiments.sites.site_store.Deployment` of ares."""
 
     def __init__(self, follows: bool) -> None:
         self._follows = follows
         self._running: list[subprocess.Popen[bytes]] = []
 
-    async def start(self, bed: Sites, replicas: int) -> None:
+    async def start(self, bed: SiteNetwork, replicas: int) -> None:
         self._bed, self._file = bed, bed.directory / "ares" / "cluster.toml"
         first = bed.sites[0]
         members = 3 if len(bed.sites) >= 3 or self._follows else 1
@@ -133,7 +133,7 @@ class AresDeployment:
                     _ARES_UP_S,
                     log,
                 )  # type: ignore[misc]
-        except NotStarted as error:
+        except ProgramNotStarted as error:
             raise NotDeployed(str(error)) from error
         self._domains()
 

@@ -1,11 +1,12 @@
 """Cassandra: a node at each site, in a separate data centre.
 
-The programs and the role are the bench's (experiments/bench/cassandra.py). A site has a keyspace
-for its objects (NetworkTopologyStrategy): a copy at the site, and further copies at the next sites
-in the list. Users ask the node of their own site. If it has a copy, users ask at LOCAL_QUORUM,
-which waits for this copy alone, so other sites get a write later; without a copy, users ask at ONE.
-An object is in rows of 1 MB. The first row is written last and names the other rows, so values are
-not mixed; rows of replaced values stay. The commit log is synced every ten seconds.
+The programs and the role are the bench's (experiments/bench/cassandra_peer.py). A site has a
+keyspace for its objects (NetworkTopologyStrategy): a copy at the site, and further copies at the
+next sites in the list. Users ask the node of their own site. If it has a copy, users ask at
+LOCAL_QUORUM, which waits for this copy alone, so other sites get a write later; without a copy,
+users ask at ONE. An object is in rows of 1 MB. The first row is written last and names the other
+rows, so values are not mixed; rows of replaced values stay. The commit log is synced every ten
+seconds.
 """
 
 import json
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from ares.platform.interpreter import python
-from experiments.bench.cassandra import Cassandra, jars
-from experiments.bench.roles import described
-from experiments.sites.blocking import answers, await_that, in_thread
-from experiments.sites.store import Client, NotDeployed, Parameters, Sites
+from experiments.bench.ansible_roles import described
+from experiments.bench.cassandra_peer import Cassandra, jars
+from experiments.sites.site_store import NotDeployed, Parameters, SiteClient, SiteNetwork
+from experiments.sites.site_waits import answers, await_that, in_thread
 
 _HEAP = "256m"
 _NATIVE_PORT, _STORAGE_PORT, _JMX_PORT = 9042, 7000, 7199
@@ -41,8 +42,8 @@ class CassandraDeployment:
     def __init__(self) -> None:
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
 
-    async def start(self, bed: Sites, replicas: int) -> None:
-        """Do the work of :class:`experiments.sites.store.Deployment`."""
+    async def start(self, bed: SiteNetwork, replicas: int) -> None:
+        """Do the work of :class:`experiments.sites.site_store.Deployment`."""
         self._bed, self._copies = bed, replicas
         if (why := Cassandra(n=len(bed.sites), heap=_HEAP).missing()) is not None:
             raise NotDeployed(why)
@@ -124,7 +125,7 @@ def deployment(options: Mapping[str, Any]) -> CassandraDeployment:
     return CassandraDeployment()
 
 
-async def connect(parameters: Parameters, site: str) -> Client:
+async def connect(parameters: Parameters, site: str) -> SiteClient:
     """Return a client of the node of ``site``. Raises OperationFailed."""
     from experiments.sites.cassandra_driver import connected
 

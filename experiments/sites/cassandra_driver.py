@@ -24,9 +24,9 @@ from cassandra.cluster import (
 from cassandra.connection import ConnectionBusy
 from cassandra.policies import DCAwareRoundRobinPolicy, WhiteListRoundRobinPolicy
 
-from experiments.sites.blocking import in_thread, landing
 from experiments.sites.placement import holders
-from experiments.sites.store import OperationFailed, Parameters, site_of
+from experiments.sites.site_store import OperationFailed, Parameters, site_of
+from experiments.sites.site_waits import in_thread, landing
 
 ROW_BYTES = 1_000_000
 SITE_CASSANDRA_TOGETHER_S = 100.0

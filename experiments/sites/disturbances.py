@@ -5,10 +5,10 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from experiments.sites.orders import MB, Done, Order
-from experiments.sites.scene import Scene, all_done, gets, pair, puts, together
-from experiments.sites.store import OperationFailed
-from experiments.sites.users import now_s
+from experiments.sites.fog_scene import FogScene, all_done, gets, pair, puts, together
+from experiments.sites.orders import MB, FinishedOperation, Order
+from experiments.sites.site_store import OperationFailed
+from experiments.sites.site_users import now_s
 
 QUIET_BYTES = 100_000
 _PACE_S = 0.1
@@ -24,7 +24,7 @@ NEAR_FACTOR = 1.5
 """Factor for local access: the largest ratio to the local user's time for own objects."""
 
 
-async def measure_containment(scene: Scene) -> None:
+async def measure_containment(scene: FogScene) -> None:
     """Measure quiet sites alone, and beside a busy site.
 
     The figures include the bytes that local work sends between sites, beyond the bytes of an idle
@@ -67,7 +67,7 @@ async def measure_containment(scene: Scene) -> None:
     scene.note("containment", figures, [*alone, *done, *worked.done])
 
 
-async def measure_cut(scene: Scene) -> None:
+async def measure_cut(scene: FogScene) -> None:
     """Cut the last site off, and heal the cut, while users work inside and outside.
 
     A user outside reads an object of the site. New users come late, because permissions from before
@@ -124,9 +124,9 @@ async def measure_cut(scene: Scene) -> None:
 
 
 def cut_figures(
-    inside: Sequence[Done],
-    outside: Sequence[Done],
-    across: Sequence[Done],
+    inside: Sequence[FinishedOperation],
+    outside: Sequence[FinishedOperation],
+    across: Sequence[FinishedOperation],
     cut_at_s: float,
     healed_at_s: float,
 ) -> dict[str, float]:
@@ -156,7 +156,7 @@ def _steady(name: str, seconds: float) -> Order:
     )
 
 
-async def _newcomer(scene: Scene, site: str, within_s: float) -> float | None:
+async def _newcomer(scene: FogScene, site: str, within_s: float) -> float | None:
     """Return the seconds of a new process at ``site`` to connect, write and read an object.
 
     Return `None` if the process did not succeed ``within_s``.
@@ -170,13 +170,13 @@ async def _newcomer(scene: Scene, site: str, within_s: float) -> float | None:
         return None
 
 
-def kept(done: Iterable[Done], from_s: float, until_s: float) -> float:
+def kept(done: Iterable[FinishedOperation], from_s: float, until_s: float) -> float:
     """Return the share of successful operations among those begun in this time, or 0."""
     begun = [not each.failed for each in done if from_s <= each.began_s < until_s]
     return sum(begun) / len(begun) if begun else 0.0
 
 
-def longest_pause_s(done: Iterable[Done], from_s: float, until_s: float) -> float:
+def longest_pause_s(done: Iterable[FinishedOperation], from_s: float, until_s: float) -> float:
     """Return the longest part of this time without a successful operation."""
     ends = sorted(
         each.ended_s for each in done if not each.failed and from_s < each.ended_s < until_s
@@ -186,7 +186,7 @@ def longest_pause_s(done: Iterable[Done], from_s: float, until_s: float) -> floa
     )
 
 
-async def measure_move(scene: Scene) -> None:
+async def measure_move(scene: FogScene) -> None:
     """Measure a user that wrote objects at a site and continues at another.
 
     At the second site the user reads the objects repeatedly, and writes an object.
@@ -244,7 +244,7 @@ def settled_s(rounds: Sequence[tuple[float, float]], limit_s: float) -> float | 
     return rounds[min(far[-1] + 1 if far else 0, len(rounds) - 1)][0]
 
 
-def _p50(done: Sequence[Done]) -> float:
+def _p50(done: Sequence[FinishedOperation]) -> float:
     """Return the median of successful operations. Raises OperationFailed without any."""
     took_s = [each.took_s for each in done if not each.failed]
     if not took_s:

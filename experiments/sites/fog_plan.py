@@ -1,4 +1,4 @@
-"""Extent of the study's measurements at each scale: numbers only."""
+"""FogExtent of the study's measurements at each scale: numbers only."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ SITE_COUNTS = (1, 7, 11)
 """Numbers of sites in the study."""
 
 
-class Extent(Struct, frozen=True):
+class FogExtent(Struct, frozen=True):
     """The extent of a scale, in seconds except ``trials``.
 
     ``records`` and ``operations`` are of YCSB, for each site.
@@ -28,12 +28,12 @@ class Extent(Struct, frozen=True):
 
 
 FOG_EXTENTS = {
-    "quick": Extent(1, 15.0, 5.0, 20.0, 30.0, 100, 200),
-    "paper": Extent(10, 60.0, 30.0, 60.0, 120.0, 1000, 1000),
+    "quick": FogExtent(1, 15.0, 5.0, 20.0, 30.0, 100, 200),
+    "paper": FogExtent(10, 60.0, 30.0, 60.0, 120.0, 1000, 1000),
 }
 
 
-class Work(Struct, frozen=True):
+class FogWork(Struct, frozen=True):
     """The objects of a test, ``parallel`` at a time."""
 
     objects: int
@@ -45,7 +45,13 @@ class Work(Struct, frozen=True):
         return {"objects": self.objects, "object_size": self.object_size, "parallel": self.parallel}
 
 
-WORKS = (Work(1, 10 * MB), Work(10, MB), Work(10, MB, 10), Work(100, MB, 10), Work(10, 10 * MB, 10))
+WORKS = (
+    FogWork(1, 10 * MB),
+    FogWork(10, MB),
+    FogWork(10, MB, 10),
+    FogWork(100, MB, 10),
+    FogWork(10, 10 * MB, 10),
+)
 """Columns of the study's Tables II and III.
 
 The study does not say how many of 100 objects were under way at once.

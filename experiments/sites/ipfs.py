@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from experiments.sites.blocking import answers, await_that, in_thread
-from experiments.sites.store import Client, OperationFailed, Parameters, Sites
+from experiments.sites.site_store import OperationFailed, Parameters, SiteClient, SiteNetwork
+from experiments.sites.site_waits import answers, await_that, in_thread
 
 IPFS_VERSION = "v0.39.0"
 _SWARM_PORT, _API_PORT = 4001, 5001
@@ -49,8 +49,8 @@ class IpfsDeployment:
     def __init__(self) -> None:
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
 
-    async def start(self, bed: Sites, replicas: int) -> None:
-        """Do the work of :class:`experiments.sites.store.Deployment`; ``replicas`` is 1."""
+    async def start(self, bed: SiteNetwork, replicas: int) -> None:
+        """Do the work of :class:`experiments.sites.site_store.Deployment`; ``replicas`` is 1."""
         self._bed = bed
         await in_thread(self._start)
 
@@ -219,7 +219,7 @@ class IpfsClient:
         return content
 
 
-async def connect(parameters: Parameters, site: str) -> Client:
+async def connect(parameters: Parameters, site: str) -> SiteClient:
     """Return a client of the site's own daemon. Raises OperationFailed."""
     client = IpfsClient(parameters["host"], parameters["port"])
     await in_thread(client._asked, "id", {}, b"")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from experiments.sites.store import Parameters
+from experiments.sites.site_store import Parameters
 
 MB = 1_000_000
 _CHECK_BYTES = 4
@@ -14,8 +14,8 @@ _CHECK_BYTES = 4
 Kind = Literal["put", "get", "modify", "scan"]
 
 
-class Opening(Struct, frozen=True):
-    """The first line for a worker: ``store`` is a name of stores.py."""
+class WorkerOpening(Struct, frozen=True):
+    """The first line for a worker: ``store`` is a name of store_table.py."""
 
     store: str
     site: str
@@ -50,7 +50,7 @@ class Order(Struct, frozen=True, omit_defaults=True):
     known: dict[str, str] = {}
 
 
-class Done(Struct, frozen=True, array_like=True):
+class FinishedOperation(Struct, frozen=True, array_like=True):
     """A finished operation: begin by the machine's monotonic clock, duration, and error if any."""
 
     kind: Kind
@@ -71,7 +71,7 @@ class Answer(Struct, frozen=True):
     """
 
     seconds: float
-    done: list[Done]
+    done: list[FinishedOperation]
     known: dict[str, str] = {}
 
 

@@ -18,9 +18,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from experiments.sites.blocking import answers, await_that, in_thread
 from experiments.sites.placement import holders
-from experiments.sites.store import Client, NotDeployed, OperationFailed, Parameters, Sites, site_of
+from experiments.sites.site_store import (
+    NotDeployed,
+    OperationFailed,
+    Parameters,
+    SiteClient,
+    SiteNetwork,
+    site_of,
+)
+from experiments.sites.site_waits import answers, await_that, in_thread
 
 _PORT = 3300
 _CEPH_START_S = 120.0
@@ -52,8 +59,8 @@ class RadosDeployment:
     def __init__(self) -> None:
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
 
-    async def start(self, bed: Sites, replicas: int) -> None:
-        """Do the work of :class:`experiments.sites.store.Deployment`."""
+    async def start(self, bed: SiteNetwork, replicas: int) -> None:
+        """Do the work of :class:`experiments.sites.site_store.Deployment`."""
         self._bed, self._file = bed, bed.directory / "ceph.conf"
         await in_thread(self._start, replicas)
 
@@ -291,7 +298,7 @@ class RadosClient:
             raise OperationFailed(f"RADOS: {error}") from error
 
 
-async def connect(parameters: Parameters, site: str) -> Client:
+async def connect(parameters: Parameters, site: str) -> SiteClient:
     """Return a client at ``site``. Raises OperationFailed if no monitor admits the client in 30 s.
 
     A site that is cut off has no such monitor.

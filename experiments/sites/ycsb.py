@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from experiments.sites.fog_scene import FogScene, all_done, puts, together
 from experiments.sites.orders import Operation, Order
-from experiments.sites.scene import Scene, all_done, puts, together
 
 RECORD_BYTES = 10 * 100
 SCAN_MAX = 100
@@ -78,7 +78,7 @@ class Zipfian:
         return min(int(count * (eta * drawn - eta + 1) ** (1 / (1 - ZIPFIAN))), count - 1)
 
 
-class Scrambled:
+class ScrambledZipfian:
     """A zipfian source with the popular numbers spread over all numbers."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -99,7 +99,7 @@ def fnv(number: int) -> int:
 def operations(mix: Mix, site: str, records: int, count: int, seed: int) -> Iterator[Operation]:
     """Yield ``count`` operations on ``records`` objects of a site, and on inserted objects."""
     chance = random.Random(seed)
-    latest, scrambled = Zipfian(records, chance), Scrambled(chance)
+    latest, scrambled = Zipfian(records, chance), ScrambledZipfian(chance)
     there, room, inserting = records, records + round(2 * count * mix.insert), deque[int]()
     kinds, weights = (
         ("read", "update", "insert", "scan", "modify"),
@@ -136,7 +136,7 @@ def record(site: str, number: int) -> str:
     return f"{site}/user{number}"
 
 
-async def measure_ycsb(scene: Scene) -> None:
+async def measure_ycsb(scene: FogScene) -> None:
     """Run each workload at each site, all sites at once, on the records of the user's own site."""
     extent = scene.extent
     async with scene.users(scene.bed.sites) as users:

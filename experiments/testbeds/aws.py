@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.testbeds.plan import check_address
-from experiments.testbeds.reserved import Machine
+from experiments.testbeds.reserved import ReservedMachine
+from experiments.testbeds.testbed_plan import check_address
 
 AWS_USER = "admin"
 """User of Debian's images; Amazon's own have ``ec2-user``, Ubuntu's have ``ubuntu``."""
@@ -49,7 +49,7 @@ class _Description(Struct, rename="pascal"):
     reservations: list[_Reservation]
 
 
-def machines(content: bytes) -> list[Machine]:
+def machines(content: bytes) -> list[ReservedMachine]:
     """Return the running machines. Raises BadInput for an empty list or another format.
 
     The machines have inner addresses if all are in the same private network.
@@ -60,7 +60,7 @@ def machines(content: bytes) -> list[Machine]:
     return found
 
 
-def _described(content: bytes) -> list[Machine]:
+def _described(content: bytes) -> list[ReservedMachine]:
     try:
         reservations = msgspec.json.decode(content, type=_Description).reservations
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -82,7 +82,7 @@ def _described(content: bytes) -> list[Machine]:
     return [_machine(instance, together) for instance in running]
 
 
-def _machine(instance: _Instance, together: bool) -> Machine:
+def _machine(instance: _Instance, together: bool) -> ReservedMachine:
     names = [tag.value for tag in instance.tags if tag.key == "Name" and tag.value]
     outer = instance.public_ip_address or instance.public_dns_name or instance.private_ip_address
     if not outer:
@@ -92,17 +92,17 @@ def _machine(instance: _Instance, together: bool) -> Machine:
         )
     site = re.sub(r"(?<=\d)[a-z]$", "", instance.placement.availability_zone) or "aws"
     name = names[0] if names else instance.instance_id
-    return Machine(
+    return ReservedMachine(
         name, site, outer, 22, AWS_USER, instance.private_ip_address if together else None, outer
     )
 
 
-def _listed(content: bytes) -> list[Machine]:
+def _listed(content: bytes) -> list[ReservedMachine]:
     try:
         lines = content.decode().splitlines()
     except UnicodeDecodeError as error:
         raise BadInput(f"this is no list of machines: {error}; nothing was written") from None
-    found: list[Machine] = []
+    found: list[ReservedMachine] = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if len(words) > 3:
@@ -114,7 +114,7 @@ def _listed(content: bytes) -> list[Machine]:
             address, name, site = *words, *("", f"host{len(found)}", "aws")[len(words) :]
             try:
                 found.append(
-                    Machine(name, site, check_address(address), 22, AWS_USER, None, address)
+                    ReservedMachine(name, site, check_address(address), 22, AWS_USER, None, address)
                 )
             except BadInput as error:
                 raise BadInput(f"line {number}: {error}; nothing was written") from None

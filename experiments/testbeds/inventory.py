@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.testbeds.plan import CLIENT_GROUPS, GROUPS, check_user
+from experiments.testbeds.testbed_plan import CLIENT_GROUPS, GROUPS, check_user
 
 Value = str | int | bool
 _Tree = Mapping[str, "_Tree | Value"]
 
 
-class Host(Struct, frozen=True):
+class InventoryHost(Struct, frozen=True):
     """A host of an inventory.
 
     ``variables`` has ansible's own variables (``ansible_host``) and ours (``ares_address``,
@@ -60,7 +60,7 @@ def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str,
     return variables | ({"ansible_ssh_private_key_file": str(key)} if key else {})
 
 
-def write(path: Path, hosts: Sequence[Host], heading: str) -> None:
+def write(path: Path, hosts: Sequence[InventoryHost], heading: str) -> None:
     """Write the inventory. Raises BadInput for values that ansible would evaluate."""
     members: dict[str, dict[str, _Tree | Value]] = {
         group: {host.name: {} for host in hosts if group in host.groups} for group in GROUPS
@@ -77,7 +77,7 @@ def write(path: Path, hosts: Sequence[Host], heading: str) -> None:
     path.write_text(f"# {heading}\n" + "\n".join(_lines(tree, "")) + "\n", encoding="utf-8")
 
 
-def _checked(host: Host) -> Mapping[str, Value]:
+def _checked(host: InventoryHost) -> Mapping[str, Value]:
     for name, value in host.variables.items():
         if isinstance(value, str) and re.search(r"[{}]|[^\x20-\x7e]", value):
             raise BadInput(

@@ -55,7 +55,7 @@ _AT_ONCE = 256
 _REQUEST_S = 5.0
 
 
-class Shape(Struct, frozen=True, forbid_unknown_fields=True):
+class QueueShape(Struct, frozen=True, forbid_unknown_fields=True):
     """Treatment of the packets of a queue, in a single direction.
 
     Packets are late by ``delay_s`` +- ``jitter_s`` (uniform); ``loss`` is the fraction that is
@@ -71,7 +71,7 @@ class _Queue:
     """Packets of a queue that wait for a verdict, in order, with the times when they are due."""
 
     def __init__(self) -> None:
-        self.shape = Shape()
+        self.shape = QueueShape()
         self.held: deque[tuple[float, int]] = deque()
 
     def due(self, now: float) -> float:
@@ -85,8 +85,8 @@ class _Queue:
 class Shaper:
     """The queues of a network namespace.
 
-    ``place`` is a Unix socket. It takes a JSON object {queue number: Shape} and a line feed, and
-    answers "ok" when the shapes hold, or the error.
+    ``place`` is a Unix socket. It takes a JSON object {queue number: QueueShape} and a line feed,
+    and answers "ok" when the shapes hold, or the error.
     """
 
     def __init__(self, place: Path) -> None:
@@ -147,7 +147,7 @@ class Shaper:
             client.settimeout(_REQUEST_S)
             try:
                 shapes = msgspec.json.decode(
-                    client.makefile("rb").readline(1 << 20), type=dict[int, Shape]
+                    client.makefile("rb").readline(1 << 20), type=dict[int, QueueShape]
                 )
                 for number, shape in shapes.items():
                     self._shape(number, shape)
@@ -155,7 +155,7 @@ class Shaper:
             except (msgspec.MsgspecError, OSError) as error:
                 client.sendall(f"{error}\n".encode())
 
-    def _shape(self, number: int, shape: Shape) -> None:
+    def _shape(self, number: int, shape: QueueShape) -> None:
         if number not in self._queues:
             self._queues[number] = _Queue()
             self._configure(number, _attribute(_CFG_CMD, struct.pack(">BxH", _COMMAND_BIND, 0)))
@@ -198,7 +198,7 @@ def _attribute(kind: int, value: bytes) -> bytes:
     return _ATTRIBUTE.pack(length, kind) + value + bytes(-length % 4)
 
 
-def shape(place: Path, shapes: dict[int, Shape]) -> None:
+def shape(place: Path, shapes: dict[int, QueueShape]) -> None:
     """Have the :class:`Shaper` at ``place`` apply ``shapes``.
 
     Raises OSError if the shaper is absent or failed.

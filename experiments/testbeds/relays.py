@@ -1,6 +1,6 @@
 """Relays for the links between the sites of testbed `processes`, in a separate process.
 
-    python -m experiments.testbeds.relays      # a Request as JSON a line in, a Reply a line out
+    python -m experiments.testbeds.relays      # RelayRequests in, RelayReplies out, as JSON lines
 
 The process lasts as long as its standard input.
 """
@@ -11,10 +11,10 @@ import sys
 import msgspec
 from msgspec import Struct
 
-from experiments.relay import Relay, Way, precisely
+from experiments.relay import LinkDirection, Relay, precisely
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
+class RelayRequest(Struct, frozen=True, omit_defaults=True):
     """A request about the way from ``site`` to ``other``.
 
     ``target`` opens a relay to this ``host:port`` at ``other``. ``delay_s``, ``jitter_s`` and
@@ -29,7 +29,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     joined: bool | None = None
 
 
-class Reply(Struct, frozen=True, omit_defaults=True):
+class RelayReply(Struct, frozen=True, omit_defaults=True):
     """A reply.
 
     ``address`` is the address of the new relay. ``traffic`` has sites and delivered bytes of every
@@ -45,24 +45,30 @@ class Links:
     """Every way between two sites that a request named, and the relays."""
 
     def __init__(self) -> None:
-        self._ways: dict[tuple[str, str], Way] = {}
+        self._ways: dict[tuple[str, str], LinkDirection] = {}
         self._relays: list[Relay] = []
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: RelayRequest) -> RelayReply:
         """Do the work of a request."""
-        way = self._ways.setdefault((request.site, request.other), Way()) if request.site else Way()
+        way = (
+            self._ways.setdefault((request.site, request.other), LinkDirection())
+            if request.site
+            else LinkDirection()
+        )
         if request.delay_s is not None:
             way.delay_s, way.jitter_s = request.delay_s, request.jitter_s
         if request.joined is not None:
             (way.joined.set if request.joined else way.joined.clear)()
         address = await self._open(request.target, way, request) if request.target else ""
-        return Reply(
+        return RelayReply(
             address,
             [(site, other, way.delivered_bytes) for (site, other), way in self._ways.items()],
         )
 
-    async def _open(self, target: str, way: Way, request: Request) -> str:
-        relay = Relay(target, way, self._ways.setdefault((request.other, request.site), Way()))
+    async def _open(self, target: str, way: LinkDirection, request: RelayRequest) -> str:
+        relay = Relay(
+            target, way, self._ways.setdefault((request.other, request.site), LinkDirection())
+        )
         self._relays.append(relay)
         return await relay.open()
 
@@ -76,9 +82,9 @@ async def _serve() -> None:
     links = Links()
     while line := await asyncio.to_thread(sys.stdin.buffer.readline):
         try:
-            reply = await links.answer(msgspec.json.decode(line, type=Request))
+            reply = await links.answer(msgspec.json.decode(line, type=RelayRequest))
         except (OSError, ValueError) as error:
-            reply = Reply(error=str(error))
+            reply = RelayReply(error=str(error))
         print(msgspec.json.encode(reply).decode(), flush=True)
     await links.close()
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 from ares.model.errors import BadInput
 from ares.platform.named_files import read_named
 from ares.tracing.tree import printable
-from experiments.testbeds.inventory import Host, Value, ssh
-from experiments.testbeds.plan import GROUPS, check_address, check_name, check_user
+from experiments.testbeds.inventory import InventoryHost, Value, ssh
+from experiments.testbeds.testbed_plan import GROUPS, check_address, check_name, check_user
 
 FILE_BYTES_MAX = 1 << 24
 GROUP_PATTERNS = {
@@ -32,7 +32,7 @@ class Jump(Struct, frozen=True):
     port: int
 
 
-class Machine(Struct, frozen=True):
+class ReservedMachine(Struct, frozen=True):
     """A reserved machine.
 
     ``login`` is the address of sshd. ``inner`` and ``outer`` are addresses among the machines of
@@ -49,7 +49,7 @@ class Machine(Struct, frozen=True):
     jump: Jump | None = None
 
 
-class Access(Struct, frozen=True):
+class ControllerAccess(Struct, frozen=True):
     """The controller's credentials.
 
     ``known_hosts`` has the machines' host keys: no key is trusted at first sight.
@@ -71,15 +71,17 @@ def read(path: Path) -> bytes:
 
 
 def hosts(
-    machines: Sequence[Machine], access: Access, patterns: Sequence[tuple[str, str]]
-) -> list[Host]:
+    machines: Sequence[ReservedMachine],
+    access: ControllerAccess,
+    patterns: Sequence[tuple[str, str]],
+) -> list[InventoryHost]:
     """Return the machines as hosts of an inventory. Raises BadInput for probable mistakes.
 
     ``patterns`` are groups, and names with ``*`` and ``?``. Processes listen on inner addresses if
     all machines have an inner address, otherwise on outer addresses: an inner network of some
     machines does not join all.
     """
-    seen: dict[str, Machine] = {}
+    seen: dict[str, ReservedMachine] = {}
     for machine in machines:
         if seen.setdefault(check_name(machine.name), machine) is not machine:
             raise BadInput(
@@ -113,11 +115,11 @@ def hosts(
                 group for group, pattern in patterns if fnmatchcase(machine.name, pattern)
             )
         )
-        made.append(Host(machine.name, groups, variables))
+        made.append(InventoryHost(machine.name, groups, variables))
     return made
 
 
-def _through(machine: Machine, access: Access) -> list[str]:
+def _through(machine: ReservedMachine, access: ControllerAccess) -> list[str]:
     """Return the options of SSH for a machine behind a jump host.
 
     ProxyJump would use neither our key nor our known hosts for the jump host.

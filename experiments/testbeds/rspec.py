@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.testbeds.reserved import Jump, Machine, port
+from experiments.testbeds.reserved import Jump, ReservedMachine, port
 
 GENI = "http://www.geni.net/resources/rspec/3"
 PROXY = "http://jfed.iminds.be/proxy/1.0"
@@ -40,7 +40,7 @@ _AUTHORITY = re.compile(r"urn:publicid:IDN\+([\w.:-]+)\+authority\+\w+")
 
 def machines(
     content: bytes, testbed: str, user: str | None = None, more: Sequence[str] = ()
-) -> list[Machine]:
+) -> list[ReservedMachine]:
     """Return the machines in a manifest from ``testbed``, a key of AUTHORITIES.
 
     ``more`` has further authorities; ``user`` selects the logins of that user. Raises BadInput if
@@ -110,7 +110,7 @@ def _parsed(content: bytes) -> Element:
         raise BadInput(f"this is not XML: {error}; nothing was written") from None
 
 
-def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str]) -> Machine:
+def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str]) -> ReservedMachine:
     name = node.get("client_id", "")
     authority = _authority(name, node.get("component_manager_id", ""), testbed, more)
     proxies = node.findall(f"{{{GENI}}}services/{{{PROXY}}}proxy")
@@ -140,7 +140,7 @@ def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str])
     outer = host.get("ipv4") if host is not None else None
     who, login, door = logins[0]
     site = re.sub(r"[^A-Za-z0-9]+", "-", authority)[-32:].strip("-")
-    return Machine(
+    return ReservedMachine(
         name,
         site,
         login,

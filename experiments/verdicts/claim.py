@@ -98,7 +98,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{kind} {self.limit:.3g}{more}"
 
 
-class Source(Struct, frozen=True, forbid_unknown_fields=True):
+class ClaimSource(Struct, frozen=True, forbid_unknown_fields=True):
     """The claims of a source. ``no_claim`` describes figures and tables without claims."""
 
     name: str
@@ -107,7 +107,7 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     no_claim: dict[str, str] = {}
 
 
-def sources(directory: Path = CLAIMS_DIRECTORY) -> list[Source]:
+def sources(directory: Path = CLAIMS_DIRECTORY) -> list[ClaimSource]:
     """Return all sources, in the order of their files' names.
 
     Raises :class:`BadInput` for an invalid file or claim.
@@ -115,7 +115,7 @@ def sources(directory: Path = CLAIMS_DIRECTORY) -> list[Source]:
     found = []
     for path in sorted(directory.glob("*.toml")):
         try:
-            source = msgspec.toml.decode(path.read_bytes(), type=Source)
+            source = msgspec.toml.decode(path.read_bytes(), type=ClaimSource)
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
             raise BadInput(f"{path}: {error}") from error
         for claim in source.claim:

@@ -23,7 +23,7 @@ FEW = 30
 EXTREMES = {"smallest": 0, "second smallest": 1, "second largest": -2, "largest": -1}
 
 
-class Row(Struct, frozen=True):
+class FigureRow(Struct, frozen=True):
     """The figures of a kind of operation in a run.
 
     ``parameters`` are the run's, with texts for values that are no numbers. ``run`` is the run's
@@ -70,11 +70,11 @@ class Verdict(Struct, frozen=True):
         return any(each.operations < FEW for each in self.measured)
 
 
-class Missing(Exception):
+class MissingData(Exception):
     """The lack of data for a quotient, with the reason."""
 
 
-def evaluate(claim: Claim, rows: Sequence[Row]) -> Verdict:
+def evaluate(claim: Claim, rows: Sequence[FigureRow]) -> Verdict:
     """Return the verdict on ``claim``.
 
     The claim is confirmed if every possible comparison confirms it, and at least a single
@@ -140,7 +140,7 @@ def _variants(claim: Claim) -> Iterator[tuple[str, Filters, Quotient, Quotient |
 
 def _compare(
     claim: Claim,
-    rows: Sequence[Row],
+    rows: Sequence[FigureRow],
     label: str,
     where: Filters,
     quotient: Quotient,
@@ -153,9 +153,9 @@ def _compare(
             other, more, _ = _value(rows, where, claim.statistic, beside)
             sides += more
             if not other:
-                raise Missing("the figure that it is compared with is 0")
+                raise MissingData("the figure that it is compared with is 0")
             value /= other
-    except Missing as missing:
+    except MissingData as missing:
         return Comparison(label, missing=str(missing))
     operations = min(sum(int(row.figures.get("operations") or 0) for row in side) for side in sides)
     return Comparison(
@@ -169,11 +169,11 @@ def _compare(
 
 
 def _value(
-    rows: Sequence[Row], where: Filters, statistic: str, quotient: Quotient
-) -> tuple[float, list[list[Row]], str]:
+    rows: Sequence[FigureRow], where: Filters, statistic: str, quotient: Quotient
+) -> tuple[float, list[list[FigureRow]], str]:
     """Return the quotient, the rows of its sides, and its values of parameters.
 
-    Raises :class:`Missing`.
+    Raises :class:`MissingData`.
     """
     both = [quotient.of] if quotient.to is None else [quotient.of, quotient.to]
     shared, at = _shared_extremes(rows, where, both)
@@ -183,21 +183,21 @@ def _value(
         chosen, extremes = _choose(rows, shared | filters)
         known = [row for row in chosen if _figure(row, figure) is not None]
         if not known:
-            raise Missing(f"no figure {figure} of {_words(shared | filters)}")
+            raise MissingData(f"no figure {figure} of {_words(shared | filters)}")
         sides.append(known)
         found.append(extremes)
     if quotient.to is None:
         return _mean(sides[0], statistics[0]), sides, _at(at | found[0])
     for key, value in found[0].items():
         if value == found[1].get(key) and both[0][key] != both[1][key]:
-            raise Missing(f"only one value of {key} was measured")
+            raise MissingData(f"only one value of {key} was measured")
     at |= {
         key: value if found[1].get(key, value) == value else (value, found[1][key])
         for key, value in found[0].items()
     }
     pairs = _pairs(*sides)
     if not pairs:
-        raise Missing("no two runs that were made with the same parameters")
+        raise MissingData("no two runs that were made with the same parameters")
     ratios = [
         _ratio(_mean(first, statistics[0]), _mean(second, statistics[1])) for first, second in pairs
     ]
@@ -207,22 +207,22 @@ def _value(
 
 def _ratio(first: float, second: float) -> float:
     if not second:
-        raise Missing("the figure that it is compared with is 0")
+        raise MissingData("the figure that it is compared with is 0")
     return first / second
 
 
-def _mean(rows: Sequence[Row], statistic: str) -> float:
+def _mean(rows: Sequence[FigureRow], statistic: str) -> float:
     values = [value for row in rows if (value := _figure(row, statistic)) is not None]
     return sum(values) / len(values)
 
 
-def _figure(row: Row, statistic: str) -> float | None:
+def _figure(row: FigureRow, statistic: str) -> float | None:
     value = row.figures.get(statistic)
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _shared_extremes(
-    rows: Sequence[Row], where: Filters, both: Sequence[Filters]
+    rows: Sequence[FigureRow], where: Filters, both: Sequence[Filters]
 ) -> tuple[Filters, Filters]:
     """Return ``where`` with each extreme replaced by a value.
 
@@ -238,15 +238,15 @@ def _shared_extremes(
             if empty := [
                 filters for filters, values in zip(both, sides, strict=True) if not values
             ]:
-                raise Missing(f"no run of {_words(fixed | _literal(empty[0]))}")
+                raise MissingData(f"no run of {_words(fixed | _literal(empty[0]))}")
             fixed[key] = found[key] = _extreme(key, set.intersection(*sides), value)
     return fixed, found
 
 
-def _choose(rows: Sequence[Row], filters: Filters) -> tuple[list[Row], Filters]:
+def _choose(rows: Sequence[FigureRow], filters: Filters) -> tuple[list[FigureRow], Filters]:
     chosen, found = [row for row in rows if _fits(row, _literal(filters))], {}
     if not chosen:
-        raise Missing(f"no run of {_words(_literal(filters))}")
+        raise MissingData(f"no run of {_words(_literal(filters))}")
     for key, value in filters.items():
         if value in EXTREMES:
             found[key] = _extreme(key, {row.parameters.get(key) for row in chosen}, value)
@@ -257,7 +257,7 @@ def _choose(rows: Sequence[Row], filters: Filters) -> tuple[list[Row], Filters]:
 def _extreme(key: str, values: set[Any], which: str) -> Any:
     numbers = sorted(value for value in values if isinstance(value, int | float))
     if len(numbers) < (2 if which.startswith("second") else 1):
-        raise Missing(
+        raise MissingData(
             f"no run says its {key}" if not numbers else f"only one value of {key} was measured"
         )
     return numbers[EXTREMES[which]]
@@ -269,11 +269,11 @@ def _literal(filters: Filters) -> Filters:
     }
 
 
-def _fits(row: Row, filters: Filters) -> bool:
+def _fits(row: FigureRow, filters: Filters) -> bool:
     return all(_is(row, key, wanted) for key, wanted in filters.items())
 
 
-def _is(row: Row, key: str, wanted: Any) -> bool:
+def _is(row: FigureRow, key: str, wanted: Any) -> bool:
     value = (
         row.algorithm if key == "algorithm" else row.op if key == "op" else row.parameters.get(key)
     )
@@ -285,13 +285,15 @@ def _is(row: Row, key: str, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-def _pairs(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[list[Row], list[Row]]]:
+def _pairs(
+    first: Sequence[FigureRow], second: Sequence[FigureRow]
+) -> list[tuple[list[FigureRow], list[FigureRow]]]:
     """Return pairs of rows with equal iterations and equal values of each varying parameter.
 
     A parameter counts if it varies on either side.
     """
     varying = sorted(_varying(first) | _varying(second))
-    groups: tuple[dict[Any, list[Row]], dict[Any, list[Row]]] = (
+    groups: tuple[dict[Any, list[FigureRow]], dict[Any, list[FigureRow]]] = (
         defaultdict(list),
         defaultdict(list),
     )
@@ -301,7 +303,7 @@ def _pairs(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[list[Row],
     return [(rows, groups[1][key]) for key, rows in groups[0].items() if key in groups[1]]
 
 
-def _varying(rows: Sequence[Row]) -> set[str]:
+def _varying(rows: Sequence[FigureRow]) -> set[str]:
     keys = {key for row in rows for key in row.parameters}
     return {key for key in keys if len({row.parameters.get(key) for row in rows}) > 1}
 

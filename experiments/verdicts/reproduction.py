@@ -8,7 +8,7 @@ from typing import Any
 from ares.tracing.tree import printable
 from experiments.logs import log_plan
 from experiments.sites import fog_plan
-from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Source
+from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, ClaimSource
 from experiments.verdicts.evaluate import FEW, Comparison, Verdict
 
 NOT_YET = "not measured yet"
@@ -44,7 +44,7 @@ _READING = f"""
 
 
 def render(
-    sources: Sequence[Source],
+    sources: Sequence[ClaimSource],
     verdicts: Sequence[Verdict],
     runs: Sequence[dict[str, Any]],
     scale: str,

@@ -16,7 +16,7 @@ import msgspec
 from ares.model.errors import BadInput
 from ares.results.database import opened
 from ares.results.summary import summarise
-from experiments.verdicts.evaluate import Row
+from experiments.verdicts.evaluate import FigureRow
 
 DATABASE = "results.db"
 
@@ -50,7 +50,7 @@ Operations on the blocks become `read block`, `write block`.
 """
 
 
-def read_rows(results: Path) -> tuple[list[Row], list[dict[str, Any]]]:
+def read_rows(results: Path) -> tuple[list[FigureRow], list[dict[str, Any]]]:
     """Return all rows in a reproducible order, and all runs.
 
     A run has name, scenario, parameters and provenance. Raises :class:`BadInput` without a
@@ -120,7 +120,7 @@ def parameters_of(run: dict[str, Any]) -> dict[str, Any]:
 
 def _of_run(
     database: sqlite3.Connection, run: dict[str, Any], summaries: dict[str, dict[str, Any]]
-) -> Iterator[Row]:
+) -> Iterator[FigureRow]:
     more: dict[str, dict[str, float | None]] = {}
     for op, *values in database.execute(_MEANS, {"run": run["id"]}):
         more[op] = dict(
@@ -148,7 +148,7 @@ def _of_run(
             if op in ("read", "write") and not _OF_FILES.keys().isdisjoint(summaries)
             else op,
         )
-        yield Row(
+        yield FigureRow(
             run["scenario"],
             run["algorithm"] or "",
             name,
@@ -178,7 +178,7 @@ def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]
     return {op: sum(each) / len(each) for op, each in after.items() if any(before[op])}
 
 
-def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]:
+def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[FigureRow]:
     """Yield the rows `all`, `read` and `write` of each point of load."""
     for values in database.execute(
         f"SELECT {', '.join(_OF_LOAD)} FROM load_points WHERE {_OF_LOAD_FILES}", (run["id"],)
@@ -194,7 +194,7 @@ def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]
             figures["operations"] = (
                 point["read_count"] + point["write_count"] if op == "all" else point[f"{op}_count"]
             )
-            yield Row(
+            yield FigureRow(
                 run["scenario"],
                 run["algorithm"] or "",
                 op,
@@ -205,7 +205,7 @@ def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]
             )
 
 
-def _not_linearizable(results: Path) -> Iterator[Row]:
+def _not_linearizable(results: Path) -> Iterator[FigureRow]:
     """Yield rows for rounds that failed because the answers to clients are not linearizable.
 
     Results of such rounds are not imported.
@@ -217,7 +217,7 @@ def _not_linearizable(results: Path) -> Iterator[Row]:
             )
             if str(run["parameters"].get("checked")).startswith(_WRONG):
                 figures = {"wrong": 1.0, "operations": 0}
-                yield Row(
+                yield FigureRow(
                     run["scenario"],
                     run["algorithm"],
                     "read",

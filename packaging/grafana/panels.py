@@ -31,7 +31,7 @@ class Panel(NamedTuple):
     decimals: int | None = None
 
 
-class Row(NamedTuple):
+class PanelRow(NamedTuple):
     title: str
     panels: Sequence[Panel]
 
@@ -175,7 +175,7 @@ def field_config(panel: Panel) -> dict[str, Any]:
     return {"defaults": defaults, "overrides": []}
 
 
-def panels(rows: Sequence[Row], kind: str) -> list[dict[str, Any]]:
+def panels(rows: Sequence[PanelRow], kind: str) -> list[dict[str, Any]]:
     """Return every panel with a place: each row's heading, and the row's panels below.
 
     Panels of a row stand from left to right.

@@ -8,7 +8,7 @@ import pytest
 
 import ares
 from ares.cluster.settings import Settings
-from experiments.testbeds.local import obstacle
+from experiments.testbeds.local_testbed import obstacle
 
 from .playing import MISSING, inventory, play
 

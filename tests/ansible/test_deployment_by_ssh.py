@@ -13,8 +13,8 @@ import pytest
 from ares.cluster.settings import Settings
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
-from experiments.testbeds import local
-from experiments.testbeds.plan import HostPlan
+from experiments.testbeds import local_testbed
+from experiments.testbeds.testbed_plan import HostPlan
 
 from .playing import MISSING, Played, play
 
@@ -22,7 +22,7 @@ pytest.importorskip("ansible.release", reason=MISSING)
 pytestmark = [
     pytest.mark.process,
     pytest.mark.slow,
-    pytest.mark.skipif(local.obstacle() is not None, reason=local.obstacle() or ""),
+    pytest.mark.skipif(local_testbed.obstacle() is not None, reason=local_testbed.obstacle() or ""),
 ]
 
 HOSTS = [
@@ -35,7 +35,7 @@ LEFT = ("etc/ares", "var/lib/ares", "var/log/ares", "opt/ares")
 
 def test_a_cluster_is_deployed_over_ssh_and_removed(tmp_path):
     controller = tmp_path / "controller"
-    with local.testbed(HOSTS, [], tmp_path / "made") as made:
+    with local_testbed.testbed(HOSTS, [], tmp_path / "made") as made:
 
         def played(name: str, *words: str, **more: str) -> Played:
             given = {

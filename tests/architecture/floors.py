@@ -40,9 +40,9 @@ SHELLS = (
     "ares.server.commit_loop",
     "ares.server.hosted_logs",
     "ares.server.hosted_log",
-    "ares.server.reclaiming",
+    "ares.server.space_reclaimer",
     "ares.server.scrub",
-    "ares.server.serving",
+    "ares.server.storage_process",
 )
 """Modules of a server as such: the simulator runs them, so they know ports only."""
 
@@ -337,7 +337,7 @@ INPUT_CHECKERS = (
     "ares.model.codec",
     "ares.cluster.settings",
     "ares.cluster.tables",
-    "ares.cluster.cluster_file",
+    "ares.cluster.new_cluster",
     "ares.cli.",
     "ares.server.",
 )

@@ -226,7 +226,7 @@ BREACHES = [
         (
             "unsupervised",
             {"server__serving": f"import asyncio\ndef f(loop):\n    {call}"},
-            f"ares.server.serving:3: {name}: only ares.platform.tasks",
+            f"ares.server.storage_process:3: {name}: only ares.platform.tasks",
         )
         for name, call in [
             ("create_task", "asyncio.create_task(g())"),

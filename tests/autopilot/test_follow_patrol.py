@@ -29,8 +29,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_patrol, "FOLLOW_LIST_S", 0.1)
     monkeypatch.setattr(following, "SUSTAINED_S", 0.3)
     monkeypatch.setattr(following, "TRIED_AGAIN_S", 0.3)
-    monkeypatch.setattr("ares.server.users.HALF_LIFE_S", 0.3)
-    monkeypatch.setattr("ares.server.users.DECAY_S", 0.05)
+    monkeypatch.setattr("ares.server.usage_counts.HALF_LIFE_S", 0.3)
+    monkeypatch.setattr("ares.server.usage_counts.DECAY_S", 0.05)
 
 
 class Piloted:

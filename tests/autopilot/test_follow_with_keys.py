@@ -18,7 +18,7 @@ from ares.cluster.tables import AutopilotSettings
 from ares.consensus.port import NoNotes
 from ares.model.errors import AresError, NotAuthorized
 from ares.model.identity import ServerId
-from ares.server.process import certifying, piloted
+from ares.server.process_lifecycle import certifying, piloted
 from tests.security.cluster import SecureCluster
 
 WAIT_S_MAX = 60.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 

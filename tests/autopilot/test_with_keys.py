@@ -16,7 +16,7 @@ from ares.model.errors import NotAuthorized
 from ares.model.identity import ServerId
 from ares.net.transports import listener_at
 from ares.replica.replica import Replica
-from ares.server.process import certifying, guard_of, piloted
+from ares.server.process_lifecycle import certifying, guard_of, piloted
 from ares.server.storage_server import ServerParts, StorageServer
 from tests.security.cluster import SecureCluster
 

@@ -11,7 +11,7 @@ from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.reconfig.view import Switches
-from ares.server.serving import ServingParts, run_server
+from ares.server.storage_process import ServingParts, run_server
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 

@@ -19,7 +19,7 @@ from ares.model.errors import ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.reconfig.view import Switches
-from ares.server.serving import ServingParts, run_server
+from ares.server.storage_process import ServingParts, run_server
 from tests.ports import free_addresses
 
 MANY = 20_000

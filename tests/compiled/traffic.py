@@ -12,8 +12,8 @@ from msgspec import structs
 
 import ares
 from ares.client.connect import with_key
-from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.cluster_keys import authorise
+from ares.cluster.new_cluster import InitPlan, create
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
 from ares.engine.session import SESSION_TICK_S
@@ -24,7 +24,7 @@ from ares.model.messages import GetTag
 from ares.net import batching
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.platform import compiled
-from ares.server.process import certifying, guard_of
+from ares.server.process_lifecycle import certifying, guard_of
 from ares.store.journal.segment_journal import open_journal
 from ares.store.journal.segments import Owner
 from tests.compiled.recorded_clients import record_sessions

@@ -6,15 +6,15 @@ import subprocess
 
 import pytest
 
-from experiments.rounds import befalling
-from experiments.rounds.beds import not_itself
-from experiments.rounds.befalling import Befalling
-from experiments.rounds.layout import PATTERNS, HostSeen, placed
-from experiments.rounds.playing import RoundFailed
-from experiments.rounds.scenario import Fault, Parameters, Round
+from experiments.rounds import round_faults
+from experiments.rounds.layout import PATTERNS, TestbedHost, placed
+from experiments.rounds.playbook_runs import RoundFailed
+from experiments.rounds.round_faults import RoundFaults
+from experiments.rounds.round_testbeds import not_itself
+from experiments.rounds.scenario import Fault, Parameters, ScenarioRound
 
 HOSTS = {
-    name: HostSeen(name, (group,), {"ares_address": name})
+    name: TestbedHost(name, (group,), {"ares_address": name})
     for group in ("servers", "writers", "readers")
     for name in (f"{group}0", f"{group}1")
 }
@@ -41,8 +41,8 @@ class Asked:
 
 
 def befall(tmp_path, testbed, fault, protocol="ARES_ABD", ends_at_once=False):
-    round = Round("one", protocol, SHORT, {}, 1, (fault,))
-    made = Befalling(round, placed(round, HOSTS), testbed, HOSTS, tmp_path / "events.jsonl")
+    round = ScenarioRound("one", protocol, SHORT, {}, 1, (fault,))
+    made = RoundFaults(round, placed(round, HOSTS), testbed, HOSTS, tmp_path / "events.jsonl")
     made.begins(0.0)
     if not ends_at_once:
         made._thread.join()
@@ -73,7 +73,7 @@ def test_a_fault_that_cannot_be_made_fails_the_round(tmp_path, wrong):
 
 def test_who_was_slowed_is_let_go_though_another_leads_by_then(tmp_path, monkeypatch):
     leaders = iter(("servers0", "servers1", "servers1"))
-    monkeypatch.setattr(befalling.Befalling, "_leader", lambda _: next(leaders))
+    monkeypatch.setattr(round_faults.RoundFaults, "_leader", lambda _: next(leaders))
     testbed = Asked()
     befall(tmp_path, testbed, Fault("slow", at_s=0.0, server="leader"), "ETCD").require_done()
     assert testbed.asked == [("slow", "servers0", 20), ("slow", "servers0", 100)]
@@ -84,7 +84,7 @@ def test_who_was_slowed_is_let_go_though_another_leads_by_then(tmp_path, monkeyp
 
 @pytest.mark.parametrize("who", ["leader", "replica"])
 def test_a_store_whose_leader_is_not_seen_has_no_bad_one(tmp_path, monkeypatch, who):
-    monkeypatch.setattr(befalling, "leads", lambda _: False)
+    monkeypatch.setattr(round_faults, "leads", lambda _: False)
     testbed = Asked()
     with pytest.raises(RoundFailed, match="nobody was seen to lead etcd"):
         befall(tmp_path, testbed, Fault("crash", at_s=0.0, server=who), "ETCD").require_done()

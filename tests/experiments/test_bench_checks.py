@@ -11,14 +11,14 @@ import pytest
 
 from experiments.bench.__main__ import arguments, chosen, write
 from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
-from experiments.bench.figures import Report, points
-from experiments.bench.load import Measured
+from experiments.bench.figures import BenchReport, points
+from experiments.bench.load import MeasuredWorkload
 from experiments.bench.measured_points import longest_pause_s
 from experiments.bench.peers import Ares
-from experiments.bench.points import Turn
-from experiments.bench.redis_client import Connection
-from experiments.bench.stores import Coroutines
-from experiments.bench.values import PRELOADER, Begun, Values, key_of
+from experiments.bench.points import BenchTurn
+from experiments.bench.redis_client import RedisConnection
+from experiments.bench.store_clients import Coroutines
+from experiments.bench.values import PRELOADER, BegunWrites, Values, key_of
 from experiments.bench.workload import FULL_WORKLOADS, Workload
 
 KEYS = 50
@@ -49,9 +49,9 @@ def test_a_value_that_no_write_of_the_key_wrote_is_told_apart():
 
 
 def test_a_write_that_was_never_begun_is_told_apart():
-    begun = Begun({1: 3}, {1: 2})
+    begun = BegunWrites({1: 3}, {1: 2})
     assert begun.unwritten() == {}
-    begun.add(Begun({2: 1}, {1: 3, 2: 0}))
+    begun.add(BegunWrites({2: 1}, {1: 3, 2: 0}))
     assert begun.unwritten() == {1: 3}
 
 
@@ -97,11 +97,11 @@ async def test_the_load_finds_a_store_that_returns_wrong_values(wrong):
     assert record.begun.unwritten() == {}
 
 
-def turn(wrong: dict[str, int]) -> Turn:
-    measured = Measured(
+def turn(wrong: dict[str, int]) -> BenchTurn:
+    measured = MeasuredWorkload(
         100.0, {0: 50}, {0: 50}, {}, {}, 0, [0.5], {"s0": 0.5}, 0.0, 0.0, 1.0, {100: 100}, {}, wrong
     )
-    return Turn("ares-abd", FULL_WORKLOADS[0].name, 0, measured, 2**20)
+    return BenchTurn("ares-abd", FULL_WORKLOADS[0].name, 0, measured, 2**20)
 
 
 def test_a_wrong_read_is_told_in_every_output(tmp_path):
@@ -110,11 +110,11 @@ def test_a_wrong_read_is_told_in_every_output(tmp_path):
         [Ares("ares-abd")],
         {FULL_WORKLOADS[0].name: (10, 1)},
     )
-    report = Report("here", "once", found, [], {}, {}, {"ares-abd": "memory"})
+    report = BenchReport("here", "once", found, [], {}, {}, {"ares-abd": "memory"})
     assert report.wrong == ["ares-abd, 10 B, 1 client: a read of k returned nothing"]
     assert "WRONG READ: ares-abd" in write(report, tmp_path)
     assert (
-        msgspec.json.decode((tmp_path / "bench.json").read_bytes(), type=Report).wrong
+        msgspec.json.decode((tmp_path / "bench.json").read_bytes(), type=BenchReport).wrong
         == report.wrong
     )
 
@@ -160,7 +160,7 @@ class Script:
 
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 async def test_answers_of_redis_are_understood_however_they_are_cut(piece):
-    wire, connection = Wire(), Connection(wait=2)
+    wire, connection = Wire(), RedisConnection(wait=2)
     script = Script(
         [("k", None), ("k", b"v\r\n"), ("k", None), ("k", b"w"), ("k", b"x"), ("k", None)]
     )

@@ -9,9 +9,9 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.reconfig.reconfigure import reconfigure
 from ares.registers.operations import read, write
 from experiments.bench.moving import main
-from experiments.bench.moving_figures import Beside, Latency, curve, latency
-from experiments.bench.moving_load import Trace, Watched, watched
-from experiments.bench.moving_mover import Moved
+from experiments.bench.moving_figures import Latency, LatencyPair, curve, latency
+from experiments.bench.moving_load import Trace, WatchedOperation, watched
+from experiments.bench.moving_mover import MoveRecord
 from tests.protocol.world import World, servers
 
 OLD, NEW = Configuration.abd(servers(0, 1, 2)), Configuration.abd(servers(3, 4, 5))
@@ -44,14 +44,16 @@ def test_an_operation_that_is_watched_still_learns_what_went_wrong():
 
 def test_latencies_and_pauses_are_those_of_their_windows():
     operations = [
-        Watched(at / 10, at / 10 + 0.001 * (at + 1), True, 1, 1) for at in range(10) if at != 5
+        WatchedOperation(at / 10, at / 10 + 0.001 * (at + 1), True, 1, 1)
+        for at in range(10)
+        if at != 5
     ]
     found = latency(operations, [(0.0, 0.95)])
     assert (found.count, found.rounds) == (9, 1.0)
     assert found.slowest_ms == pytest.approx(10)
     assert found.pause_ms == pytest.approx(202, abs=1)
     assert latency(operations, [(2.0, 3.0)]) == Latency(0, 0.0, 0.0, 0.0, 1000.0, 0.0)
-    points = curve(operations, Moved(0.5, 0.7, [], 0, 0, 0, 0.0), 0.0, 1.0)
+    points = curve(operations, MoveRecord(0.5, 0.7, [], 0, 0, 0, 0.0), 0.0, 1.0)
     assert len(points) == 9
     assert points[0].at_s < 0 < points[-1].at_s
 
@@ -59,7 +61,7 @@ def test_latencies_and_pauses_are_those_of_their_windows():
 @pytest.mark.parametrize(("p99_ms", "met"), [(2.0, True), (2.1, False)])
 def test_the_goal(p99_ms, met):
     quiet, moving = Latency(1, 1.0, 1.0, 1.0, 1.0, 1.0), Latency(1, 1.0, p99_ms, 1.0, 1.0, 1.0)
-    assert Beside("reads", quiet, moving).met is met
+    assert LatencyPair("reads", quiet, moving).met is met
 
 
 @pytest.mark.slow

@@ -10,10 +10,10 @@ import pytest
 from experiments.bench import baseline
 from experiments.bench.__main__ import main
 from experiments.bench.as_runs import make_page, write_samples
-from experiments.bench.figures import Figure, Point, Report
-from experiments.bench.processes import BenchError
-from experiments.bench.samples import Sample
+from experiments.bench.figures import BenchReport, Figure, Point
+from experiments.bench.growth_sample import GrowthSample
 from experiments.bench.scale import text as scale_text
+from experiments.bench.store_processes import BenchError
 from experiments.bench.text import text
 
 STORES = ["ares-abd", *(["redis-wait"] if shutil.which("redis-server") else [])]
@@ -90,8 +90,8 @@ def point(peer: str = "etcd", clients: int = 1, median: float = 10.0, **others: 
     return Point(**{**shape, **rest, "ratios": {"ABD": one}, "failed": 0, "wrong": [], **others})  # type: ignore[arg-type]
 
 
-def report(*points: Point) -> Report:
-    return Report(
+def report(*points: Point) -> BenchReport:
+    return BenchReport(
         "here",
         "once",
         list(points),
@@ -126,12 +126,12 @@ def test_a_generator_that_was_the_bottleneck_and_a_busy_machine_are_marked():
 @pytest.mark.slow
 def test_what_grows_is_told_and_kept_as_runs(tmp_path):
     samples = [
-        Sample(
+        GrowthSample(
             "keys", "ABD", "keys", count, {"op/s": 10.0, "bytes": 7.0 * count, "cost": float("inf")}
         )
         for count in (1, 100)
     ]
-    samples.append(Sample("clients", "EC", "clients", 5, {"op/s": 20.0, "failed": 3.0}))
+    samples.append(GrowthSample("clients", "EC", "clients", 5, {"op/s": 20.0, "failed": 3.0}))
     assert scale_text(samples).count("op/s 10") == 2
     for _ in range(2):  # the results of the last bench are replaced
         write_samples(tmp_path, samples, {"keys": "Keys", "clients": "Clients"}, "here")
@@ -149,7 +149,7 @@ def test_what_grows_is_told_and_kept_as_runs(tmp_path):
 
 def test_a_page_that_cannot_be_made_is_told_and_the_rounds_stay(tmp_path):
     write_samples(
-        tmp_path, [Sample("keys", "ABD", "keys", 1, {"op/s": 10.0})], {"keys": "Keys"}, "here"
+        tmp_path, [GrowthSample("keys", "ABD", "keys", 1, {"op/s": 10.0})], {"keys": "Keys"}, "here"
     )
     (tmp_path / "report.html").mkdir()
     with pytest.raises(BenchError, match="no page was made of"):

@@ -8,7 +8,7 @@ import pytest
 from ares.model.errors import AresError, ObjectNotFound
 from ares.testing.verify.history import load
 from experiments.rounds.correctness import HISTORY, History, checked, first_value, value_of
-from experiments.rounds.worker import Witness
+from experiments.rounds.round_worker import WitnessedRegister
 
 
 def round_of(directory, protocol="ABD", **parameters):
@@ -95,7 +95,7 @@ class Shelf:
 
 
 def test_a_history_has_what_the_client_saw(tmp_path):
-    witness = Witness(
+    witness = WitnessedRegister(
         Shelf([True, False, AresError("no"), b"v", ObjectNotFound("k", "d"), AresError("no")]),
         History(tmp_path, 1, "object"),
     )

@@ -24,7 +24,7 @@ from ares.results.load_points import (
 )
 from experiments.bench.closed_loop import Arrivals, ClosedLoop, LoopWork, OpenLoop, Record
 from experiments.bench.generator import bucket
-from experiments.bench.load import Measured, within_s
+from experiments.bench.load import MeasuredWorkload, within_s
 from experiments.bench.measured_points import (
     goes_on,
     longest_pause_s,
@@ -33,11 +33,11 @@ from experiments.bench.measured_points import (
     under_fault,
     write_load,
 )
-from experiments.bench.stores import Coroutines
+from experiments.bench.store_clients import Coroutines
 from experiments.bench.values import Values
 from experiments.bench.workload import Workload
 from experiments.rounds.load_faults import judge_load
-from experiments.rounds.scenario import Load, Parameters
+from experiments.rounds.scenario import LoadSeries, Parameters
 from tests.results import logs
 
 BEGAN = datetime(2026, 11, 22, 10, tzinfo=UTC)
@@ -140,7 +140,7 @@ def test_percentiles_are_those_of_the_latencies():
             latencies[int(share * len(latencies)) - 1], rel=0.02
         )
     slots = {100_000 + number // 10: 10 for number in range(0, 10_000, 10)}
-    measured = Measured(
+    measured = MeasuredWorkload(
         1e4, counts, {}, {}, {}, 0, [], {}, 0.0, 100.0, 101.0, slots, {"why": 2}, {}
     )
     point = point_of(measured, Workload(8, read_share=1.0), curve=True)
@@ -185,12 +185,12 @@ def test_what_a_fault_cost():
 
 
 def test_a_round_with_a_fault_is_completed_by_its_events(tmp_path):
-    bad = Parameters(load=Load(), bad="killed leader")
+    bad = Parameters(load=LoadSeries(), bad="killed leader")
     assert judge_load(tmp_path, bad) == "the round left no load.json"
     below = tmp_path / "logs" / "host"
     below.mkdir(parents=True)
     write_load(below, LoadFile([bad_run()], "ETCD"))
-    assert judge_load(tmp_path, Parameters(load=Load())) is None
+    assert judge_load(tmp_path, Parameters(load=LoadSeries())) is None
     assert judge_load(tmp_path, bad) == "no server was made bad: killed leader was asked for"
     events = [
         {"time": (BEGAN + timedelta(seconds=at_s)).isoformat(), "event": event}

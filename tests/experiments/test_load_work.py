@@ -16,18 +16,18 @@ import pytest
 
 from ares.platform.loop import run
 from experiments.bench.measured_points import read_load
-from experiments.bench.peers import Ares, Running
-from experiments.bench.processes import BenchError
-from experiments.bench.stores import AresStore
+from experiments.bench.peers import Ares, RunningStore
+from experiments.bench.store_clients import AresStore
+from experiments.bench.store_processes import BenchError
 from experiments.rounds.load_faults import judge_load
 from experiments.rounds.load_work import make_load, prepare_load
-from experiments.rounds.scenario import Load, Parameters
-from experiments.rounds.worker import Work, Worker
+from experiments.rounds.round_worker import RoundWorker, WorkerTask
+from experiments.rounds.scenario import LoadSeries, Parameters
 from tests.results import logs
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-CURVE = Load(
+CURVE = LoadSeries(
     keys=50,
     written=20,
     operations=300,
@@ -78,7 +78,7 @@ def test_a_curve_has_closed_and_open_points(tmp_path, running, protocol, read_sh
 
 
 def test_a_killed_replica_is_survived_and_what_was_kept_is_told(tmp_path):
-    load = Load(keys=50, written=50, operations=10**9, seconds=1.5, clients=8, clients_max=8)
+    load = LoadSeries(keys=50, written=50, operations=10**9, seconds=1.5, clients=8, clients_max=8)
     parameters = Parameters(servers=3, parity=1, object_size=10, load=load, bad="killed replica")
     with Ares("ares", n=3, consensus=1).running(tmp_path) as running:
         prepare_load(running.store, "ARES_ABD", parameters)
@@ -98,7 +98,7 @@ def test_a_killed_replica_is_survived_and_what_was_kept_is_told(tmp_path):
     assert len(point.curve or []) == 15
 
 
-def _kill_soon(running: Running, events: Path) -> None:
+def _kill_soon(running: RunningStore, events: Path) -> None:
     def kill() -> None:
         os.kill(running.servers[running.replica], signal.SIGKILL)
         logs.write(
@@ -143,12 +143,14 @@ def test_operations_of_stochastic_clients_are_due_whether_their_client_is_free_o
         object_size=10_000,
         check=True,
     )
-    work = Work(running.store, "ARES_ABD", parameters, "create", (1,), 3, str(tmp_path / "first"))
+    work = WorkerTask(
+        running.store, "ARES_ABD", parameters, "create", (1,), 3, str(tmp_path / "first")
+    )
     (tmp_path / "first").mkdir()
     (tmp_path / "logs").mkdir()
-    run(Worker(work).run())
+    run(RoundWorker(work).run())
     run(
-        Worker(
+        RoundWorker(
             msgspec.structs.replace(work, role="write", clients=(1, 2), logs=str(tmp_path / "logs"))
         ).run()
     )

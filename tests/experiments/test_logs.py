@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack
 import pytest
 
 from ares.results.load_points import LoadFile, LoadPoint
-from experiments.bench.closed_loop import Loop
+from experiments.bench.closed_loop import ClientLoop
 from experiments.bench.measured_points import write_load
-from experiments.bench.redis_client import StreamConnection
-from experiments.bench.stores import Coroutines
-from experiments.cluster import local_cluster
+from experiments.bench.redis_client import RedisStreamConnection
+from experiments.bench.store_clients import Coroutines
+from experiments.local_cluster import local_cluster
 from experiments.logs.log_figures import opened, pids_of, states_asked
-from experiments.logs.log_plan import LOG_EXTENTS, LogRun, runs
-from experiments.logs.log_work import LogLoop, LogWork, OurLog, Together, go_through, latency
+from experiments.logs.log_load_plan import LOG_EXTENTS, LogLoadRun, runs
+from experiments.logs.log_work import JointClients, LogLoop, LogWork, OurLog, go_through, latency
 from experiments.logs.nats_client import NatsConnection, NatsError
 from experiments.verdicts.rows import read_rows
 from tests.results.logs import imported, write
@@ -61,7 +61,7 @@ def test_positions_are_of_what_is_there():
 
 def test_a_loop_ends_after_so_many_operations_or_at_its_time():
     mixed = work(read_share=0.5, newest=9, left=400)
-    loop: Loop = LogLoop(mixed)
+    loop: ClientLoop = LogLoop(mixed)
     while (asked := loop.ask()) is not None:
         loop.answered(b"e" if asked[1] is None else None)
     assert len(mixed.reads) + len(mixed.appends) == 400
@@ -89,7 +89,7 @@ def test_latencies_are_of_what_was_done():
 )
 @pytest.mark.parametrize("cut", [0, 3, 20])
 async def test_an_entry_of_a_stream_counts_when_a_replica_has_it(answer, done, cut):
-    connection, appending = StreamConnection(wait=1), work(left=1)
+    connection, appending = RedisStreamConnection(wait=1), work(left=1)
     connection.connection_made(transport := Transport())
     connection.go(LogLoop(appending))
     assert (
@@ -145,7 +145,7 @@ async def test_nats_answers_by_number_in_any_pieces():
 
 
 def test_figures_of_a_point_are_there_for_claims(tmp_path):
-    each, directory = LogRun("CRAQ", read_share=1.0), tmp_path / "log" / "CRAQ_1"
+    each, directory = LogLoadRun("CRAQ", read_share=1.0), tmp_path / "log" / "CRAQ_1"
     write(
         directory / "run.json",
         {"scenario": "log", "algorithm": "CRAQ", "iteration": 1, "parameters": each.parameters()},
@@ -177,7 +177,7 @@ async def test_a_chain_under_load_says_what_it_took():
             ]
             mixed = work(left=300, read_share=0.5)
             await logs[0].append(b"e")
-            clients = Together(
+            clients = JointClients(
                 [
                     Coroutines(OurLog(log, mixed, name), (), log.close)
                     for log, name in zip(logs, ("CR", "CRAQ", "UCRAQ"), strict=True)

@@ -7,8 +7,8 @@ import pytest
 from ares.model.errors import BadInput
 from experiments.__main__ import main
 from experiments.testbeds import aws, inventory, reserved, rspec
-from experiments.testbeds.plan import HostPlan, LinkPlan, check
-from experiments.testbeds.reserved import GROUP_PATTERNS, Access, Jump
+from experiments.testbeds.reserved import GROUP_PATTERNS, ControllerAccess, Jump
+from experiments.testbeds.testbed_plan import HostPlan, LinkPlan, check
 
 from .inventories import inventory_of
 
@@ -66,7 +66,8 @@ def test_processes_listen_on_inner_addresses_only_if_all_have_one(tmp_path):
     machines = rspec.machines(JFED, "fed4fire")
     some = [machines[0], *rspec.machines(EMULAB, "emulab", "jdoe")]
     addresses = [
-        host.variables["ares_address"] for host in reserved.hosts(some, Access(tmp_path), PATTERNS)
+        host.variables["ares_address"]
+        for host in reserved.hosts(some, ControllerAccess(tmp_path), PATTERNS)
     ]
     assert addresses == ["10.2.0.47", "155.98.36.136", "128.110.216.38"]
 
@@ -182,10 +183,12 @@ def test_what_is_no_list_is_refused(content):
 def test_what_would_be_evaluated_does_not_get_into_an_inventory(old, new, tmp_path):
     with pytest.raises(BadInput):
         reserved.hosts(
-            rspec.machines(JFED.replace(old, new), "fed4fire"), Access(tmp_path), PATTERNS
+            rspec.machines(JFED.replace(old, new), "fed4fire"), ControllerAccess(tmp_path), PATTERNS
         )
     with pytest.raises(BadInput, match="braces"):
-        inventory.write(tmp_path / "i.yml", [inventory.Host("a", [], {"x": "{{ 1 }}"})], "")
+        inventory.write(
+            tmp_path / "i.yml", [inventory.InventoryHost("a", [], {"x": "{{ 1 }}"})], ""
+        )
 
 
 def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path):
@@ -193,7 +196,10 @@ def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path):
     names = ["server0", "no", "On", "y", "null", "true", "1", "1e3", "0x10", "1.5", "nova", "a-b.c"]
     inventory.write(
         tmp_path / "i.yml",
-        [inventory.Host(name, ["servers"], {"ares_address": "10.0.0.1"}) for name in names],
+        [
+            inventory.InventoryHost(name, ["servers"], {"ares_address": "10.0.0.1"})
+            for name in names
+        ],
         "",
     )
     assert list(yaml.safe_load((tmp_path / "i.yml").read_text())["all"]["hosts"]) == names

@@ -15,9 +15,9 @@ import pytest
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.bench import redis_client
-from experiments.bench.redis import Redis
+from experiments.bench.redis_peer import Redis
+from experiments.rounds.round_worker import RoundWorker, WorkerTask
 from experiments.rounds.scenario import Parameters
-from experiments.rounds.worker import Work, Worker
 
 pytestmark = [
     pytest.mark.process,
@@ -43,8 +43,8 @@ async def test_a_paused_replica_is_in_the_log_and_in_the_results(tmp_path, monke
     with Redis("redis", wait=2, n=3).running(store) as running:
 
         async def write(client: int) -> list[dict[str, object]]:
-            await Worker(
-                Work(running.store, "REDIS_W", parameters, "write", (client,), 1, str(logs))
+            await RoundWorker(
+                WorkerTask(running.store, "REDIS_W", parameters, "write", (client,), 1, str(logs))
             ).run()
             return [
                 json.loads(line)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.rounds.playing import PlayFailure, failure_of, reason_of, told
+from experiments.rounds.playbook_runs import PlayFailure, failure_of, reason_of, told
 
 
 def event(kind="failed", **more):

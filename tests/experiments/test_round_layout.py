@@ -5,12 +5,10 @@ import json
 import pytest
 
 from ares.model.errors import BadInput
-from experiments.rounds.beds import seen
-from experiments.rounds.befalling import ordered
 from experiments.rounds.engine import playbooks_of, why_not
 from experiments.rounds.layout import (
     DISK,
-    HostSeen,
+    TestbedHost,
     check_private,
     command,
     inventory_of,
@@ -19,7 +17,9 @@ from experiments.rounds.layout import (
     wanted,
     works,
 )
-from experiments.rounds.scenario import Fault, Parameters, Round
+from experiments.rounds.round_faults import ordered
+from experiments.rounds.round_testbeds import seen
+from experiments.rounds.scenario import Fault, Parameters, ScenarioRound
 
 NAMES = {
     "servers": ("u0", "u1", "u2", "e0", "e1"),
@@ -28,7 +28,7 @@ NAMES = {
     "recons": ("cu",),
 }
 HOSTS = {
-    name: HostSeen(
+    name: TestbedHost(
         name,
         (group,),
         {
@@ -44,7 +44,7 @@ HOSTS = {
 
 
 def round_of(protocol="ARES_EC", faults=(), **parameters):
-    return Round(
+    return ScenarioRound(
         "one", protocol, Parameters(**({"servers": 3, "parity": 1} | parameters)), {}, 1, faults
     )
 
@@ -68,11 +68,11 @@ def test_clients_are_where_the_servers_are():
 
 
 def test_a_store_without_a_password_does_not_listen_in_public():
-    public = [HostSeen("p", ("servers",), {"ares_address": "8.8.8.8"})]
+    public = [TestbedHost("p", ("servers",), {"ares_address": "8.8.8.8"})]
     check_private("ARES_EC", public)
     check_private(
         "REDIS",
-        [*HOSTS.values(), HostSeen("named", ("servers",), {"ares_address": "name.example"})],
+        [*HOSTS.values(), TestbedHost("named", ("servers",), {"ares_address": "name.example"})],
     )
     with pytest.raises(BadInput, match=r"8\.8\.8\.8 of p is public"):
         check_private("REDIS", public)
@@ -156,7 +156,7 @@ def test_the_inventory_has_who_takes_part_and_what_each_does():
     assert "round_data_directory" not in described["u0"]
     assert described["u0"]["round_command"] == ""
     assert (
-        "/venv/bin/py -P -m experiments.rounds.worker < work/work-write-1.json"
+        "/venv/bin/py -P -m experiments.rounds.round_worker < work/work-write-1.json"
         in described["wu"]["round_command"]
     )
     assert (

@@ -13,15 +13,15 @@ from ares.cluster.home import held
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
-from experiments.bench.stores import AresStore
+from experiments.bench.store_clients import AresStore
 from experiments.rounds import engine as subject
-from experiments.rounds.beds import Bed
 from experiments.rounds.engine import Engine
 from experiments.rounds.layout import Layout, works
-from experiments.rounds.playing import RoundFailed
-from experiments.rounds.scenario import Fault, Parameters, Round
+from experiments.rounds.playbook_runs import RoundFailed
+from experiments.rounds.round_testbeds import RoundTestbed
+from experiments.rounds.scenario import Fault, Parameters, ScenarioRound
 from experiments.testbeds import slots
-from experiments.testbeds.local import obstacle
+from experiments.testbeds.local_testbed import obstacle
 
 MISSING = (
     None
@@ -48,7 +48,9 @@ SHORT = Parameters(
 
 
 def round_of(protocol="ARES_EC", parameters=SHORT, faults=(), iteration=1):
-    return Round("short", protocol, parameters, {"servers": parameters.servers}, iteration, faults)
+    return ScenarioRound(
+        "short", protocol, parameters, {"servers": parameters.servers}, iteration, faults
+    )
 
 
 def lines(path):
@@ -165,7 +167,7 @@ def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_pat
         raise OSError(28, "No space left on device", str(tmp_path / "events.jsonl"))
 
     monkeypatch.setattr(subject._OneRound, "run", full)
-    monkeypatch.setattr(subject.Beds, "bed", lambda _: None)
+    monkeypatch.setattr(subject.RoundTestbeds, "bed", lambda _: None)
     assert Engine(tmp_path, 1, told.append).run([round_of()], resume=False) == [
         "short/ARES_EC_servers-4_1"
     ]
@@ -181,7 +183,7 @@ def test_a_round_says_the_seed_that_its_clients_have(tmp_path):
     layout = Layout(("s0",), ("s0",), ("w0",), ("r0",), ())
     one = subject._OneRound(
         round_of(parameters=SMALL, iteration=2),
-        Bed("processes", None, tmp_path, {}, {}),
+        RoundTestbed("processes", None, tmp_path, {}, {}),
         tmp_path,
         2001,
     )
@@ -207,7 +209,7 @@ def test_after_a_host_was_lost_the_testbed_is_made_again(tmp_path, monkeypatch):
         raise RoundFailed("server0: cannot be reached: no route", ["server0"])
 
     monkeypatch.setattr(subject._OneRound, "run", lost)
-    monkeypatch.setattr(subject.Beds, "_made", lambda *_: made.append(1) or object())
+    monkeypatch.setattr(subject.RoundTestbeds, "_made", lambda *_: made.append(1) or object())
     rounds = [round_of(iteration=number) for number in (1, 2)]
     assert len(Engine(tmp_path, 1, [].append).run(rounds, resume=False)) == 2
     assert len(made) == 2

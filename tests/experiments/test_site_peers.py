@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from experiments.bench.roles import described
+from experiments.bench.ansible_roles import described
 from experiments.sites import cassandra, ipfs, rados
-from experiments.sites.bed import Bed, bed, obstacle
-from experiments.sites.blocking import await_that, in_thread
+from experiments.sites.fog_network import FogNetwork, bed, obstacle
 from experiments.sites.orders import Operation, Order
 from experiments.sites.placement import holders
-from experiments.sites.store import NotDeployed, OperationFailed
-from experiments.sites.stores import SITE_STORES, module_of
-from experiments.sites.users import user
+from experiments.sites.site_store import NotDeployed, OperationFailed
+from experiments.sites.site_users import user
+from experiments.sites.site_waits import await_that, in_thread
+from experiments.sites.store_table import SITE_STORES, module_of
 
 pytestmark = pytest.mark.slow
 
@@ -271,7 +271,7 @@ def test_objects_are_read_where_they_were_written_and_elsewhere(store: str) -> N
         asyncio.run(_written_and_read(made, store))
 
 
-async def _written_and_read(made: Bed, store: str) -> None:
+async def _written_and_read(made: FogNetwork, store: str) -> None:
     deployment = module_of(SITE_STORES[store]).deployment(SITE_STORES[store].options)
     names = [f"nantes/{number}" for number in range(3)]
     try:

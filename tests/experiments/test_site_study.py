@@ -21,20 +21,20 @@ from experiments import ENVIRONMENT
 from experiments.sites import ares_store, disturbances, fog_plan, outcome, ycsb
 from experiments.sites.__main__ import SITE_PARTS
 from experiments.sites.access_times import measure_local, measure_remote
-from experiments.sites.bed import Bed, bed, obstacle
+from experiments.sites.fog_network import FogNetwork, bed, obstacle
 from experiments.sites.fog_runs import keep
-from experiments.sites.orders import Done, Operation, Order, is_whole, value_of
+from experiments.sites.fog_scene import FogScene, pair
+from experiments.sites.orders import FinishedOperation, Operation, Order, is_whole, value_of
 from experiments.sites.outcome import NO, PARTIALLY, UNKNOWN, YES, Measurement, table, table_text
-from experiments.sites.scene import Scene, pair
-from experiments.sites.store import NotDeployed, OperationFailed, site_of
-from experiments.sites.stores import SITE_STORES, chosen, module_of
-from experiments.sites.users import user
-from experiments.sites.worker import Worker
+from experiments.sites.site_store import NotDeployed, OperationFailed, site_of
+from experiments.sites.site_users import user
+from experiments.sites.store_table import SITE_STORES, chosen, module_of
+from experiments.sites.user_worker import UserWorker
 from experiments.sites.ycsb import (
     RECORD_BYTES,
     YCSB_MIXES,
     Mix,
-    Scrambled,
+    ScrambledZipfian,
     Zipfian,
     fnv,
     operations,
@@ -85,7 +85,7 @@ def test_a_zipfian_that_grows_is_one_of_the_larger_count(random_of_seed):
 
 
 def test_scrambled_numbers_are_as_popular_and_lie_apart(random_of_seed):
-    scrambled = Scrambled(random_of_seed)
+    scrambled = ScrambledZipfian(random_of_seed)
     drawn = Counter(scrambled.below(1000) for _ in range(COUNT))
     most, second = drawn.most_common(2)
     assert most[0] == fnv(0) % 1000
@@ -168,7 +168,7 @@ class Memory:
 
 
 async def test_a_worker_reads_by_the_name_that_a_put_gave():
-    worker = Worker(Memory())
+    worker = UserWorker(Memory())
     answer = await worker.obey(Order(pair("a/x", 100)))
     assert [(each.kind, each.failed) for each in answer.done] == [("put", ""), ("get", "")]
     assert answer.known == {"a/x": "a/x#0"}
@@ -181,8 +181,8 @@ async def test_a_worker_reads_by_the_name_that_a_put_gave():
 
 async def test_a_worker_knows_what_others_wrote():
     memory = Memory()
-    written = await Worker(memory).obey(Order((Operation("put", ("a/x",), 50),)))
-    read = await Worker(memory).obey(Order((Operation("get", ("a/x",)),), known=written.known))
+    written = await UserWorker(memory).obey(Order((Operation("put", ("a/x",), 50),)))
+    read = await UserWorker(memory).obey(Order((Operation("get", ("a/x",)),), known=written.known))
     assert [each.failed for each in read.done] == [""]
 
 
@@ -196,7 +196,7 @@ async def test_what_fails_is_told_and_the_others_go_on():
         ),
         timeout_s=0.05,
     )
-    answer = await Worker(Memory()).obey(order)
+    answer = await UserWorker(Memory()).obey(order)
     assert [each.failed for each in answer.done] == [
         "no room",
         "no answer in 0.05 s",
@@ -209,7 +209,7 @@ async def test_what_fails_is_told_and_the_others_go_on():
 
 async def test_so_many_operations_are_under_way_as_there_are_lanes():
     memory = Memory()
-    worker = Worker(memory)
+    worker = UserWorker(memory)
     await worker.obey(Order(tuple(Operation("put", (f"a/{number}",), 10) for number in range(20))))
     answer = await worker.obey(
         Order(tuple(Operation("get", (f"a/{number}",)) for number in range(20)), 5)
@@ -219,7 +219,7 @@ async def test_so_many_operations_are_under_way_as_there_are_lanes():
 
 async def test_an_order_for_a_time_ends_with_it():
     began_s = time.monotonic()
-    answer = await Worker(Memory()).obey(Order(pair("a/x", 10), for_s=1.0, pace_s=0.01))
+    answer = await UserWorker(Memory()).obey(Order(pair("a/x", 10), for_s=1.0, pace_s=0.01))
     assert time.monotonic() - began_s >= 1.0
     assert len(answer.done) > 2
 
@@ -235,7 +235,9 @@ def test_a_value_that_changed_is_noticed():
 
 
 def ended(*pairs, failed=""):
-    return [Done("get", began_s, ended_s - began_s, failed) for began_s, ended_s in pairs]
+    return [
+        FinishedOperation("get", began_s, ended_s - began_s, failed) for began_s, ended_s in pairs
+    ]
 
 
 def test_what_was_kept_and_the_longest_pause():
@@ -511,7 +513,7 @@ async def test_ares_at_two_sites(monkeypatch):
     with bed(["a", "b"]) as made:
         try:
             await deployment.start(made, 1)
-            scene = Scene(made, "ares x1", deployment, extent, 1, noted.append)
+            scene = FogScene(made, "ares x1", deployment, extent, 1, noted.append)
             for measure in (measure_local, measure_remote, disturbances.measure_cut):
                 await measure(scene)
             async with user(made, "ares x1", deployment, "b") as one:
@@ -532,7 +534,7 @@ async def test_ares_at_two_sites(monkeypatch):
 def test_a_bed_has_one_to_thirty_sites_of_different_names():
     for sites in ([], ["a", "a"], [f"s{number}" for number in range(31)]):
         with pytest.raises(BadInput, match="nothing was made"):
-            Bed(sites)
+            FogNetwork(sites)
 
 
 def test_each_part_of_the_plan_is_named_once():

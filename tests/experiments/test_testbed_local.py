@@ -18,10 +18,10 @@ from ares.model.errors import BadInput
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.__main__ import main
-from experiments.bench.processes import cpu_s
-from experiments.testbeds import local, slots
-from experiments.testbeds.local import LocalTestbed, obstacle
-from experiments.testbeds.plan import HostPlan, LinkPlan
+from experiments.bench.store_processes import cpu_s
+from experiments.testbeds import local_testbed, slots
+from experiments.testbeds.local_testbed import LocalTestbed, obstacle
+from experiments.testbeds.testbed_plan import HostPlan, LinkPlan
 
 from .inventories import inventory_of
 
@@ -42,8 +42,8 @@ HOSTS = [
 MAKER = """
 import sys, time
 from pathlib import Path
-from experiments.testbeds.local import testbed
-from experiments.testbeds.plan import HostPlan, LinkPlan
+from experiments.testbeds.local_testbed import testbed
+from experiments.testbeds.testbed_plan import HostPlan, LinkPlan
 hosts = [HostPlan("a", "x"), HostPlan("b", "y")]
 with testbed(hosts, [LinkPlan("x", "y", 5)], Path(sys.argv[1])) as made:
     print(made._slot.number, flush=True)
@@ -53,7 +53,7 @@ with testbed(hosts, [LinkPlan("x", "y", 5)], Path(sys.argv[1])) as made:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Iterator[LocalTestbed]:
-    with local.testbed(
+    with local_testbed.testbed(
         HOSTS, [LinkPlan("nantes", "lille", 20)], tmp_path_factory.mktemp("made")
     ) as made:
         yield made
@@ -316,12 +316,12 @@ def test_nothing_is_left_of_a_testbed_whose_maker_was_killed(made, tmp_path):
 
 
 def test_two_testbeds_have_addresses_of_their_own_and_one_directory_is_for_one(made, tmp_path):
-    with local.testbed([HostPlan("s0", "nantes")], [], tmp_path) as other:
+    with local_testbed.testbed([HostPlan("s0", "nantes")], [], tmp_path) as other:
         assert other.through("nantes", "s0", 1) != made.through("nantes", "s0", 1)
         assert on(other, "s0", "hostname") == "s0"
         with (
             pytest.raises(BadInput, match="is there already"),
-            local.testbed([HostPlan("s0", "nantes")], [], tmp_path),
+            local_testbed.testbed([HostPlan("s0", "nantes")], [], tmp_path),
         ):
             pass
         assert on(other, "s0", "hostname") == "s0"
@@ -332,10 +332,10 @@ def test_nothing_is_left_of_one_that_fails(made, tmp_path, monkeypatch):
     claimed: list[slots.Slot] = []
     claim = slots.claim
     monkeypatch.setattr(slots, "claim", lambda: claimed.append(claim()) or claimed[-1])
-    monkeypatch.setattr(local, "_HOST_SCRIPT", tmp_path / "missing.sh")
+    monkeypatch.setattr(local_testbed, "_HOST_SCRIPT", tmp_path / "missing.sh")
     with (
-        pytest.raises(local.NamespaceFailed, match="is host s0 ended"),
-        local.testbed([HostPlan("s0", "x")], [], tmp_path),
+        pytest.raises(local_testbed.NamespaceFailed, match="is host s0 ended"),
+        local_testbed.testbed([HostPlan("s0", "x")], [], tmp_path),
     ):
         pass
     assert left_of(claimed[0].number, tmp_path) == []
@@ -349,7 +349,7 @@ def test_directories_that_will_not_do_are_refused(tmp_path):
     ):
         with (
             pytest.raises(BadInput, match=why),
-            local.testbed([HostPlan("s0", "x")], [], directory),
+            local_testbed.testbed([HostPlan("s0", "x")], [], directory),
         ):
             pass
     over, layers = tmp_path / "over", tmp_path / "layers"

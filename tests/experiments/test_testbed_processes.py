@@ -14,10 +14,10 @@ import pytest
 
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
-from experiments.bench.processes import cpu_s
-from experiments.testbeds import loopback
-from experiments.testbeds.loopback import LoopbackTestbed
-from experiments.testbeds.plan import HostPlan, LinkPlan
+from experiments.bench.store_processes import cpu_s
+from experiments.testbeds import loopback_testbed
+from experiments.testbeds.loopback_testbed import LoopbackTestbed
+from experiments.testbeds.testbed_plan import HostPlan, LinkPlan
 
 from .inventories import inventory_of
 from .network_probe import rtt
@@ -31,7 +31,7 @@ HOSTS = [
 
 @pytest.fixture
 def made(tmp_path) -> Iterator[LoopbackTestbed]:
-    with loopback.testbed(HOSTS, [LinkPlan("nantes", "lille", 20)], tmp_path) as made:
+    with loopback_testbed.testbed(HOSTS, [LinkPlan("nantes", "lille", 20)], tmp_path) as made:
         yield made
 
 
@@ -98,9 +98,9 @@ def test_processes_of_a_host_are_slowed_and_no_others(made):
         subprocess.Popen(python(*busy)) as other,
     ):
         try:
-            while "pass busy" not in loopback.command_line(
+            while "pass busy" not in loopback_testbed.command_line(
                 mine.pid
-            ) or "pass busy" not in loopback.command_line(other.pid):
+            ) or "pass busy" not in loopback_testbed.command_line(other.pid):
                 time.sleep(0.01)
             assert made.slow("s0", "pass busy$", 20) == [mine.pid]
             before, begun_s = cpu_s(mine.pid), time.monotonic()
@@ -126,7 +126,7 @@ def test_the_inventory_has_hosts_with_places_of_their_own(made):
 
 
 def test_two_testbeds_have_other_addresses(made, tmp_path):
-    with loopback.testbed(HOSTS, [], tmp_path / "other") as other:
+    with loopback_testbed.testbed(HOSTS, [], tmp_path / "other") as other:
         assert other.through("nantes", "s0", 1) != made.through("nantes", "s0", 1)
 
 
@@ -142,13 +142,15 @@ def test_what_it_cannot_do_is_refused(made, tmp_path):
             order()
     with (
         pytest.raises(BadInput, match="disk"),
-        loopback.testbed([HostPlan("s0", "x", [], {"/data": 1 << 20})], [], tmp_path / "other"),
+        loopback_testbed.testbed(
+            [HostPlan("s0", "x", [], {"/data": 1 << 20})], [], tmp_path / "other"
+        ),
     ):
         pass
 
 
 def test_relays_that_are_gone_are_told_of(tmp_path):
-    with loopback.testbed(HOSTS, [], tmp_path) as made:
+    with loopback_testbed.testbed(HOSTS, [], tmp_path) as made:
         made._links.kill()
         made._links.wait()
         with pytest.raises(BadInput, match="the process with the relays ended"):

@@ -15,20 +15,20 @@ from experiments.__main__ import main
 from experiments.logs import log_plan
 from experiments.rounds.scenario import ROUND_PROTOCOLS, SCALES, Parameters, scenarios
 from experiments.sites import fog_plan
-from experiments.sites.stores import SITE_STORES
+from experiments.sites.store_table import SITE_STORES
 from experiments.verdicts.claim import (
     CANNOT,
     CONFIRMED,
     NOT_CONFIRMED,
     Claim,
+    ClaimSource,
     Quotient,
-    Source,
     sources,
 )
-from experiments.verdicts.commands import check, scale_of
-from experiments.verdicts.evaluate import EXTREMES, Row, evaluate
+from experiments.verdicts.evaluate import EXTREMES, FigureRow, evaluate
 from experiments.verdicts.reproduction import FEW_MARK, NOT_YET, _ours, number, render
 from experiments.verdicts.rows import parameters_of, read_rows
+from experiments.verdicts.verdict_commands import check, scale_of
 from tests.results.logs import imported, write
 
 ROOT = Path(__file__).parents[2]
@@ -159,7 +159,7 @@ def rows_of(scale):
                 else [{"clients": 2**number, "mode": "closed"} for number in range(4)]
             )
             for op, point in itertools.product(("read", "write", "recon", "all"), points):
-                yield Row(
+                yield FigureRow(
                     each.scenario,
                     each.protocol,
                     op,
@@ -171,7 +171,7 @@ def rows_of(scale):
     for each in log_plan.runs(scale):
         for op, window in itertools.product(("read", "write", "all"), each.windows):
             told = each.parameters() | {"clients": window, "mode": "closed"}
-            yield Row(
+            yield FigureRow(
                 log_plan.LOG_STUDY,
                 each.protocol,
                 op,
@@ -181,7 +181,7 @@ def rows_of(scale):
                 each.name,
             )
     for store, told in itertools.product(SITE_STORES, fog_plan.tests()):
-        yield Row(
+        yield FigureRow(
             fog_plan.FOG_STUDY,
             store,
             "all",
@@ -240,7 +240,7 @@ def row(
     **parameters,
 ):
     name = f"{algorithm} {op} {iteration} {parameters}"
-    return Row(
+    return FigureRow(
         "s",
         algorithm,
         op,
@@ -392,7 +392,7 @@ def test_a_quotient_beside_divides():
     ],
 )
 def test_the_page_says_what_was_seen_instead(confirms, mean_s, told):
-    source = Source("A paper", "P", (claim(confirms=confirms),))
+    source = ClaimSource("A paper", "P", (claim(confirms=confirms),))
     verdict = evaluate(source.claim[0], [row(mean_s=mean_s), row("B")])
     wanted = {"about": "0.8 to 1.25", "less": "0.9 or less"}.get(confirms, "1.1 or more")
     page = render([source], [verdict], [], "quick")

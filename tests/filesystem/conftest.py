@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ares.cli.local.supervisor import Supervisor, members_of
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'ares-storage[fsspec]'")

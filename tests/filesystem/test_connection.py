@@ -12,7 +12,7 @@ from collections.abc import Callable
 import fsspec
 import pytest
 
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.filesystem import AresFileSystem
 from ares.platform.interpreter import python

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.filesystem import AresFileSystem
 from ares.filesystem.system import as_os_error
 from ares.model.errors import (

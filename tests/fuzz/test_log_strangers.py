@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration
 from ares.model.configuration import Server as Member
@@ -21,7 +21,7 @@ from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow, 
 from ares.model.messages import REQUESTS, AnyMessage, Introduce, Reason, Refused
 from ares.net.native import ZmtpConnections
 from ares.security.keys import SecretKey, keyed
-from ares.testing.torture.cluster import TortureCluster
+from ares.testing.torture.torture_cluster import TortureCluster
 
 from ..process.command_line import Cli
 from .out_of_bounds import message, numbers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.testing.fuzz import fuzz, fuzz_attacks
 from ares.testing.fuzz.fuzz import (
     GROWN_BYTES_MAX,
@@ -18,7 +18,7 @@ from ares.testing.fuzz.fuzz import (
     refuses,
     serves,
 )
-from ares.testing.torture.cluster import TortureCluster
+from ares.testing.torture.torture_cluster import TortureCluster
 
 FRAMES = 6_000
 STRANGERS = 20

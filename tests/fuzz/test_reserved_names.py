@@ -16,15 +16,15 @@ import msgspec
 import pytest
 import zmq
 
-from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.cluster_keys import authorise
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.element import Element, sealed
 from ares.model.identity import CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import DELETED, REQUESTS, ListObjects, PutData, Reason
 from ares.model.tag import Tag
 from ares.platform.environment import PURE_VARIABLE
-from ares.testing.torture.cluster import TortureCluster
+from ares.testing.torture.torture_cluster import TortureCluster
 
 from .out_of_bounds import message
 from .stranger import ACK, DESCRIBE, DESCRIPTION, REFUSED

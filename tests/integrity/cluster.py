@@ -16,7 +16,7 @@ from ares.model.messages import Scrub, ScrubReply
 from ares.reconfig.view import Switches
 from ares.registers.repair import rebuild_element
 from ares.server.scrub import ScrubPlan
-from ares.server.serving import ServingParts, run_server
+from ares.server.storage_process import ServingParts, run_server
 from ares.store.journal.segment_journal import open_journal
 from ares.store.journal.segments import Owner
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork

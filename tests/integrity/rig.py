@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ares.model.element import intact
 from ares.model.messages import DELETED, GetData, Introduce
-from ares.server.serving import recovered
+from ares.server.storage_process import recovered
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import BATCH_MAGIC, SEGMENT_MAGIC, decode_head, parse_frame, walk

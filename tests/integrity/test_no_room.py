@@ -1,6 +1,6 @@
 """Damaged places on a full disk: they wait for room, and no other work waits for them.
 
-See ares/server/reclaiming.py.
+See ares/server/space_reclaimer.py.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ from ares.model.messages import (
 )
 from ares.reconfig.view import Switches
 from ares.replica import group_commit
-from ares.server.serving import ServingParts, run_server
+from ares.server.storage_process import ServingParts, run_server
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.segment_journal import SegmentJournal, open_journal

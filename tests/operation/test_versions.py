@@ -9,7 +9,7 @@ import pytest
 
 from ares.client import local_copy as remembered
 from ares.cluster import tables as cluster_tables
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.consensus.raft import directory as raft_directory
 from ares.consensus.raft.directory import Dump, MemberDirectory

@@ -28,7 +28,7 @@ _PRELOADED = [
     "ares.cli.main",
     "ares.cli.local.cluster_commands",
     "ares.cli.local.supervisor",
-    "ares.cluster.cluster_file",
+    "ares.cluster.new_cluster",
     "typer._adapters",
     "uvloop",
 ]

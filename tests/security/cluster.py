@@ -13,8 +13,8 @@ from msgspec import structs
 
 from ares.client.connect import connect, with_key
 from ares.client.manager import Manager
-from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.cluster_keys import SecuritySettings, authorise
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.sites import sites_of
 from ares.cluster.tables import TransportName
 from ares.consensus.local import LocalConsensus
@@ -25,7 +25,7 @@ from ares.net.native import ZmtpListener
 from ares.net.transports import listener_at
 from ares.replica.replica import Replica
 from ares.security.keys import SecretKey
-from ares.server.process import certifying, guard_of
+from ares.server.process_lifecycle import certifying, guard_of
 from ares.server.storage_server import ServerParts, StorageServer
 
 WAIT_S_MAX = 60.0

@@ -8,8 +8,8 @@ import pytest
 
 from ares.cli.options import SharedOptions
 from ares.client.connect import connect
-from ares.cluster.cluster_file import InitPlan, create, renew_identities
 from ares.cluster.cluster_keys import SecuritySettings, authorise, revoke
+from ares.cluster.new_cluster import InitPlan, create, renew_identities
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
@@ -22,7 +22,7 @@ from ares.security.clients_file import (
     write_clients,
 )
 from ares.security.keys import SecretKey, SigningKey, write_secret
-from ares.server.process import certifying, guard_of, processes_as_clients
+from ares.server.process_lifecycle import certifying, guard_of, processes_as_clients
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from ares.cli.main import run
 from ares.client.connect import connect
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.cluster_keys import SecuritySettings, authorise
 from ares.cluster.home import held, prepare
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.consensus.raft.member import RaftMember
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.platform.interpreter import python
 from ares.security.clients_file import AuthorisedClients, read_clients
-from ares.server.process import guard_of
+from ares.server.process_lifecycle import guard_of
 
 SOMEBODY = 12_345
 """User id that no user of this machine has."""

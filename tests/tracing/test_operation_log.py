@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ares.client.connect import connect
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.tables import TracingSettings
 from ares.engine.jobs import OperationLabel
 from ares.engine.phases import ROUND

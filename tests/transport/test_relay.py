@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from experiments.relay import CHUNK_BYTES, HELD_CHUNKS_MAX, Relay, Way, carry
+from experiments.relay import CHUNK_BYTES, HELD_CHUNKS_MAX, LinkDirection, Relay, carry
 
 from .wires import S0, WAIT_S_MAX, ZmqWire, get_tag
 
@@ -36,7 +36,9 @@ async def link() -> AsyncIterator[Linker]:
 
         async def make(delay_s: float) -> Link:
             relay = Relay(
-                f"127.0.0.1:{server.sockets[0].getsockname()[1]}", Way(delay_s), Way(delay_s)
+                f"127.0.0.1:{server.sockets[0].getsockname()[1]}",
+                LinkDirection(delay_s),
+                LinkDirection(delay_s),
             )
             port = int((await relay.open()).rpartition(":")[2])
             closing.push_async_callback(relay.close)
@@ -96,7 +98,7 @@ class Endless:
 @pytest.mark.parametrize(("delay_s", "stops"), [(FOR_EVER_S, True), (0.0, False)])
 async def test_what_is_held_is_bounded(link: Linker, delay_s: float, stops: bool) -> None:
     source, (_, writer) = Endless(), await link(0.0)
-    carrying = asyncio.create_task(carry(source, writer, Way(delay_s)))
+    carrying = asyncio.create_task(carry(source, writer, LinkDirection(delay_s)))
     for _ in range(20 * HELD_CHUNKS_MAX):
         await asyncio.sleep(0)
     assert (source.taken <= HELD_CHUNKS_MAX + 2) is stops
@@ -106,7 +108,7 @@ async def test_what_is_held_is_bounded(link: Linker, delay_s: float, stops: bool
 async def test_a_server_that_is_gone_costs_only_the_connection(zmq_wire: ZmqWire) -> None:
     """ZeroMQ connects again, through the same relay, after a server listens."""
     target = zmq_wire.fresh_address()
-    relay = Relay(target, Way(0.001), Way(0.001))
+    relay = Relay(target, LinkDirection(0.001), LinkDirection(0.001))
     client = zmq_wire.connect(await relay.open())
     client.connections.post(S0, [get_tag(1)])
     await asyncio.sleep(0.05)
@@ -117,4 +119,4 @@ async def test_a_server_that_is_gone_costs_only_the_connection(zmq_wire: ZmqWire
 
 async def test_only_loopback() -> None:
     with pytest.raises(ValueError, match="loopback"):
-        Relay("192.0.2.1:7000", Way(), Way())
+        Relay("192.0.2.1:7000", LinkDirection(), LinkDirection())

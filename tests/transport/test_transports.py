@@ -6,11 +6,11 @@ import pytest
 from msgspec import structs
 
 from ares.client.connect import connections_of
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.tables import TransportName
 from ares.net.libzmq import ZmqConnections, ZmqListener
 from ares.net.native import ZmtpConnections, ZmtpListener
-from ares.server.process import ProcessLifecycle, guard_of
+from ares.server.process_lifecycle import ProcessLifecycle, guard_of
 
 KINDS: dict[TransportName, tuple[type, type]] = {
     "native": (ZmtpConnections, ZmtpListener),

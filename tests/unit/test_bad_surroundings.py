@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
 from ares.platform.named_files import NotToml, parse_toml

@@ -15,7 +15,7 @@ import ares
 from ares.cli.local.supervisor import Supervisor, members_of
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.errors import ConnectionClosed
 from ares.platform.interpreter import python

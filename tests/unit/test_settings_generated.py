@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster import cluster_file
-from ares.cluster.cluster_file import (
+from ares.cluster import new_cluster
+from ares.cluster.home import claim_identity, is_new
+from ares.cluster.new_cluster import (
     InitPlan,
     check_free,
     create,
@@ -16,7 +17,6 @@ from ares.cluster.cluster_file import (
     largest_k,
     renew_identities,
 )
-from ares.cluster.home import claim_identity, is_new
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 
@@ -172,11 +172,11 @@ def test_without_a_wish_the_first_block_of_ports_that_is_free_is_chosen(
     assert (
         free_base_port(InitPlan(host="192.0.2.1")) == 7400
     )  # another machine's address: its free ports are not known here
-    monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port not in (7403, 7518))
+    monkeypatch.setattr(new_cluster, "is_free", lambda host, port: port not in (7403, 7518))
     assert InitPlan().ports == 19
     assert free_base_port(InitPlan()) == 7600
     assert free_base_port(InitPlan(servers=1, consensus=0)) == 7400
-    monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port == 0)
+    monkeypatch.setattr(new_cluster, "is_free", lambda host, port: port == 0)
     assert free_base_port(InitPlan()) == 0  # by chance in this case
 
 
@@ -186,7 +186,7 @@ def test_a_port_that_is_taken_is_named_and_a_free_base_too(monkeypatch: pytest.M
     assert plan.ports == 5
     taken: set[tuple[str, int]] = set()
     said = "another process listens there"
-    monkeypatch.setattr(cluster_file, "obstacle", lambda *address: said if address in taken else "")
+    monkeypatch.setattr(new_cluster, "obstacle", lambda *address: said if address in taken else "")
     for others in (("127.0.0.1", 7402), ("127.0.0.9", 7403), ("127.0.0.9", 7405)):
         taken.add(others)
         check_free(plan)
@@ -204,10 +204,10 @@ def test_a_port_that_is_taken_is_named_and_a_free_base_too(monkeypatch: pytest.M
 
 def test_why_an_address_cannot_be_listened_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert "another process" in cluster_file.obstacle(*listener.getsockname())
-    assert "no such address" in cluster_file.obstacle("192.0.2.1", 0)
-    assert cluster_file.obstacle("no such host", 0)
-    assert cluster_file.obstacle("127.0.0.1", 0) == ""
+        assert "another process" in new_cluster.obstacle(*listener.getsockname())
+    assert "no such address" in new_cluster.obstacle("192.0.2.1", 0)
+    assert new_cluster.obstacle("no such host", 0)
+    assert new_cluster.obstacle("127.0.0.1", 0) == ""
 
 
 def test_renewing_changes_the_identities_and_nothing_else(tmp_path: Path) -> None:

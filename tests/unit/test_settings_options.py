@@ -16,7 +16,7 @@ import typer
 from ares.cli import main
 from ares.cli.options import ALL_OPTIONS, SharedOptions, command, taking_options
 from ares.client.connect import connect
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 from ares.reconfig.view import Switches
 

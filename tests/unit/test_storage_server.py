@@ -22,7 +22,7 @@ from ares.model.messages import (
 )
 from ares.platform.metrics import ListenerTraffic
 from ares.replica.replica import Replica
-from ares.server.serving import ServingParts, run_server
+from ares.server.storage_process import ServingParts, run_server
 from ares.server.storage_server import ServerParts, StorageServer, memory_bytes
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 

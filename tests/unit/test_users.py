@@ -1,4 +1,4 @@
-"""A server's counts of the users of each domain: recent, and bounded (ares/server/users.py)."""
+"""Counts of each domain's users at a server: recent, bounded (ares/server/usage_counts.py)."""
 
 import asyncio
 import random
@@ -21,8 +21,8 @@ from ares.model.messages import (
 from ares.model.tag import Tag
 from ares.replica.replica import Replica
 from ares.server import users
-from ares.server.serving import ServingParts, run_server
-from ares.server.users import HALF_LIFE_S, UsageCounts
+from ares.server.storage_process import ServingParts, run_server
+from ares.server.usage_counts import HALF_LIFE_S, UsageCounts
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(3)]

@@ -12,7 +12,7 @@ import pytest
 
 from ares.client.connect import USER_SERVICE, connections_of, manager_of
 from ares.client.domain_locator import DOMAINS_MAX, DomainLocator, KnownDomains, known_domains_path
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.consensus.local import LocalConsensus
 from ares.engine.session import Session
 from ares.model.configuration import SERVERS_MAX, Configuration, Server, Status, Successor

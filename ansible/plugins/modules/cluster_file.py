@@ -150,9 +150,9 @@ def tables(parameters: dict, public: dict[str, str]) -> dict:
 
     ``public`` has the public keys by id; empty without keys.
     """
-    from ares.cluster.cluster_file import PASSWORD_NAME
     from ares.cluster.cluster_keys import DECISIONS_ID, FIRST_CLIENT, KEYS_NAME
     from ares.cluster.home import new_identity
+    from ares.cluster.new_cluster import PASSWORD_NAME
     from ares.cluster.tables import CLUSTER_FORMAT
 
     members = parameters["members"]
@@ -223,8 +223,8 @@ def text_of(values: dict, path: Path) -> str:
 
 def create(parameters: dict, path: Path, check_mode: bool) -> list[str]:
     """Make the file and the secrets, and return the ids of all processes."""
-    from ares.cluster.cluster_file import PASSWORD_NAME
     from ares.cluster.cluster_keys import new_keys, write_keys
+    from ares.cluster.new_cluster import PASSWORD_NAME
     from ares.platform.trusted_files import MADE_FOR_ALL, make_directory, write_new
     from ares.security.keys import write_secret
 

@@ -85,7 +85,7 @@ def _cluster(
 ) -> "Iterator[tuple[Settings, Supervisor]]":
     """Make a cluster in a temporary directory and run the processes; remove both at the end."""
     from ares.cli.local.supervisor import Supervisor, members_of
-    from ares.cluster.cluster_file import InitPlan, create
+    from ares.cluster.new_cluster import InitPlan, create
 
     home = tempfile.TemporaryDirectory(prefix="ares-demo-", dir=directory)
     settings = create(Path(home.name), InitPlan(DEMO_SERVERS, DEMO_MEMBERS, base_port=0))

@@ -30,7 +30,7 @@ from ares.platform import loop
 if TYPE_CHECKING:
     from ares.cli.local.supervisor import SupervisedProcess, Supervisor
     from ares.client.manager import Manager
-    from ares.cluster.cluster_file import InitPlan
+    from ares.cluster.new_cluster import InitPlan
     from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 
 SERVERS_DEFAULT = 5
@@ -163,7 +163,7 @@ def init(
 
     DIR is made if needed; existing files are never overwritten.
     """
-    from ares.cluster.cluster_file import InitPlan, check_free, check_unused, create, free_base_port
+    from ares.cluster.new_cluster import InitPlan, check_free, check_unused, create, free_base_port
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
@@ -212,7 +212,7 @@ def _written(
     settings: "Settings", plan: "InitPlan", directory: Path, base_port: int | None
 ) -> list[str]:
     """Return the new files and the next steps as text for a person."""
-    from ares.cluster.cluster_file import BASE_PORT
+    from ares.cluster.new_cluster import BASE_PORT
     from ares.cluster.sites import sites_of
 
     initial = settings.initial
@@ -381,7 +381,7 @@ def up(
 
 def _other_ports(directory: Path, settings: "Settings") -> str:
     """Return the advice for a cluster that never ran and finds used ports."""
-    from ares.cluster.cluster_file import InitPlan, is_free, other_ports
+    from ares.cluster.new_cluster import InitPlan, is_free, other_ports
     from ares.cluster.settings import split_address
 
     [first, *_] = settings.processes()
@@ -403,7 +403,7 @@ def _ready_to_start(
     A cluster that begins afresh gets renewed settings; otherwise ``settings`` are returned.
     """
     from ares.cli.local.supervisor import NotStarted, members_of, remove_data, started_before
-    from ares.cluster.cluster_file import renew_identities
+    from ares.cluster.new_cluster import renew_identities
 
     pids = supervisor.running()
     spent = [] if settings.durable else started_before(settings)
@@ -770,7 +770,7 @@ def server(
     Logs go to stderr; SIGTERM stops the process.
     """
     _end_at_once()
-    from ares.server.process import run_storage_server
+    from ares.server.process_lifecycle import run_storage_server
 
     run_storage_server(file, id, forget)
 
@@ -781,7 +781,7 @@ def consensus(common: SharedOptions, file: File, id: Id) -> None:
     Logs go to stderr; SIGTERM stops the process.
     """
     _end_at_once()
-    from ares.server.process import run_consensus_member
+    from ares.server.process_lifecycle import run_consensus_member
 
     run_consensus_member(file, id)
 

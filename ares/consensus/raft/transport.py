@@ -27,7 +27,7 @@ from typing import Any
 from pysyncobj.tcp_connection import CONNECTION_STATE
 from pysyncobj.transport import TCPTransport
 
-from ares.platform.logs import is_worth_a_line
+from ares.platform.json_logs import is_worth_a_line
 
 RAFT_CONNECT_S = 2.0
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ares.cluster.cluster_file import InitPlan, create
+from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import CallId, ServerId
@@ -39,7 +39,7 @@ from ares.net.libzmq import ZmqConnections
 from ares.platform.loop import run
 from ares.security.keys import SecretKey, keyed
 from ares.testing.fuzz.fuzz_attacks import FUZZED_LOG, Attacker, BatchMaker
-from ares.testing.torture.cluster import TortureCluster
+from ares.testing.torture.torture_cluster import TortureCluster
 
 ATTACKS_AT_ONCE = 8
 WARM_UP_SHARE = 0.05

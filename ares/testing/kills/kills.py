@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.cluster.cluster_file import Durability, InitPlan, create
+from ares.cluster.new_cluster import Durability, InitPlan, create
 from ares.platform.loop import run
 from ares.testing.kills.kill_members import MembersReport, MembersRun
 from ares.testing.kills.kill_servers import ServersReport, ServersRun

@@ -24,7 +24,7 @@ from msgspec import Struct
 from ares.cluster.settings import Settings
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
-from ares.testing.torture.cluster import last_words
+from ares.testing.torture.torture_cluster import last_words
 
 STARTING_S = (0.0, 0.15)
 """Seconds from the start of a process to a kill before, or just at, the first service."""
@@ -34,11 +34,11 @@ VICTIM_WEIGHTS = (60, 25, 15)
 """Weights of killing a process, some, or all."""
 
 _PRELOADED = [
-    "ares.server.process",
+    "ares.server.process_lifecycle",
     "ares.autopilot.pilot",
     "ares.consensus.member_host",
     "ares.store.journal.segment_journal",
-    "ares.server.serving",
+    "ares.server.storage_process",
     "ares.server.storage_server",
     "ares.testing.kills.kill_members",
     "ares.testing.kills.kill_servers",
@@ -140,7 +140,7 @@ def _end_with_parent() -> None:
 def _serve(kind: str, file: str, id: str, log: str, compact_after: int | None) -> None:
     """Run a server or consensus member in a forked process."""
     from ares.consensus.raft import replicated as raft_consensus
-    from ares.server.process import run_consensus_member, run_storage_server
+    from ares.server.process_lifecycle import run_consensus_member, run_storage_server
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -24,7 +24,7 @@ from ares.net.port import Sender
 from ares.registers.repair import rebuild_element
 from ares.replica.compaction import CompactionLimits
 from ares.replica.facts import Key
-from ares.server.serving import recovered
+from ares.server.storage_process import recovered
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import SEGMENT_SUFFIX, Owner

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
 from ares.reconfig.mover import Transfer
-from ares.testing.torture.cluster import TortureCluster
 from ares.testing.torture.partition import Direction
 from ares.testing.torture.records import (
     Outcome,
@@ -37,6 +36,7 @@ from ares.testing.torture.records import (
     WishInstalled,
     WishKilled,
 )
+from ares.testing.torture.torture_cluster import TortureCluster
 
 BETWEEN_FAULTS_S = (0.1, 1.2)
 BETWEEN_FAULTS_OF_LOG_S = (0.5, 4.0)

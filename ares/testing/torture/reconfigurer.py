@@ -21,7 +21,6 @@ from ares.consensus.port import Consensus
 from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavailable
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import ReconfigurationResult
-from ares.testing.torture.cluster import RECONFIGURERS, Helper, TortureCluster
 from ares.testing.torture.records import (
     Outcome,
     Reply,
@@ -34,6 +33,7 @@ from ares.testing.torture.records import (
     encoder,
     tell,
 )
+from ares.testing.torture.torture_cluster import RECONFIGURERS, Helper, TortureCluster
 
 HINT_S = 5.0
 BEFORE_SEAL = ("read-config", "prepare")

@@ -5,7 +5,7 @@ import random
 import time
 from pathlib import Path
 
-from ares.server.process import run_storage_server
+from ares.server.process_lifecycle import run_storage_server
 
 SLOW_DISK_S = 0.3
 

@@ -18,20 +18,12 @@ from typing import Literal, NoReturn
 import msgspec
 from msgspec import Struct
 
-from ares.cluster.cluster_file import Durability, InitPlan, create
+from ares.cluster.new_cluster import Durability, InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName
 from ares.platform.loop import run
 from ares.testing.torture.clients import TrafficPlan
-from ares.testing.torture.cluster import (
-    CLIENT_SITES,
-    RECONFIGURERS,
-    Helper,
-    TortureCluster,
-    etcd_ids,
-    etcd_members,
-)
 from ares.testing.torture.log_clients import TORTURED_LOG, first_chain
 from ares.testing.torture.nemesis import Nemesis, NemesisLedger, TorturedLog
 from ares.testing.torture.partition import TortureNetwork, obstacle
@@ -46,6 +38,14 @@ from ares.testing.torture.records import (
     load_records,
 )
 from ares.testing.torture.timeline import render
+from ares.testing.torture.torture_cluster import (
+    CLIENT_SITES,
+    RECONFIGURERS,
+    Helper,
+    TortureCluster,
+    etcd_ids,
+    etcd_members,
+)
 from ares.testing.torture.verdict import (
     Findings,
     Summary,

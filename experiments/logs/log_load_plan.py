@@ -15,7 +15,7 @@ LOG_PROTOCOLS: tuple[Protocol, ...] = ("CR", "CRAQ", "UCRAQ")
 """Servers that answer reads: the tail; any server, committed entries; any server, all entries."""
 
 
-class LogRun(Struct, frozen=True):
+class LogLoadRun(Struct, frozen=True):
     """Points of load, a point for each of ``windows``: operations in flight of a connection.
 
     A chain of ``servers`` has as many connections. Reads are of the newest ``interval`` entries; 0:
@@ -45,7 +45,7 @@ class LogRun(Struct, frozen=True):
         }
 
 
-class Extent(Struct, frozen=True):
+class LogExtent(Struct, frozen=True):
     """The varying values of a scale. A point ends after ``operations`` or ``seconds``."""
 
     windows: tuple[int, ...]
@@ -59,10 +59,10 @@ class Extent(Struct, frozen=True):
 
 
 LOG_EXTENTS = {
-    "quick": Extent(
+    "quick": LogExtent(
         (50, 500), (3, 5), (0.0, 0.5, 0.9, 0.95, 1.0), (16, 1024), (64, 256, 4096), 6000, 2.0, 2
     ),
-    "paper": Extent(
+    "paper": LogExtent(
         (50, 100, 200, 300, 400, 500),
         (3, 4, 5),
         (0.0, 0.5, 0.75, 0.9, 0.95, 1.0),
@@ -76,19 +76,19 @@ LOG_EXTENTS = {
 assert set(LOG_EXTENTS) == set(SCALES)
 
 
-def runs(scale: str) -> Sequence[LogRun]:
+def runs(scale: str) -> Sequence[LogLoadRun]:
     """Return all runs of a scale, without duplicates."""
     return list(dict.fromkeys(_runs(LOG_EXTENTS[scale])))
 
 
-def _runs(extent: Extent) -> Iterator[LogRun]:
+def _runs(extent: LogExtent) -> Iterator[LogLoadRun]:
     """Yield the runs of Figs. 5.1 and 5.2; 5.3 to 5.5; 5.6; 5.8."""
     for protocol, servers, share in itertools.product(("CR", "CRAQ"), extent.chains, (0.0, 1.0)):
-        yield LogRun(protocol, servers, read_share=share, windows=extent.windows)  # type: ignore[arg-type]
+        yield LogLoadRun(protocol, servers, read_share=share, windows=extent.windows)  # type: ignore[arg-type]
     for protocol, servers, share in itertools.product(LOG_PROTOCOLS, extent.chains, extent.shares):
         if share not in (0.0, 1.0) or protocol == "UCRAQ":
-            yield LogRun(protocol, servers, read_share=share)
+            yield LogLoadRun(protocol, servers, read_share=share)
     for protocol, interval in itertools.product(LOG_PROTOCOLS, extent.intervals):
-        yield LogRun(protocol, read_share=0.5, interval=interval)
+        yield LogLoadRun(protocol, read_share=0.5, interval=interval)
     for protocol, size, share in itertools.product(LOG_PROTOCOLS, extent.sizes, (0.5, 0.95)):
-        yield LogRun(protocol, 4, size, share)
+        yield LogLoadRun(protocol, 4, size, share)

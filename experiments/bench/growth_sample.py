@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from ares.model.units import MIB
-from experiments.bench.load import Measured
-from experiments.bench.processes import resident_bytes
+from experiments.bench.load import MeasuredWorkload
+from experiments.bench.store_processes import resident_bytes
 
 
-class Sample(Struct, frozen=True):
+class GrowthSample(Struct, frozen=True):
     """The figures at ``x`` of the ``axis``; names of figures include the unit."""
 
     section: str
@@ -20,7 +20,7 @@ class Sample(Struct, frozen=True):
     wrong: list[str] = []
 
 
-def load_figures(measured: Measured) -> dict[str, float]:
+def load_figures(measured: MeasuredWorkload) -> dict[str, float]:
     """Return rate, latency and processor time of a load. The cost of no operations is infinite."""
     taken_s = sum(measured.server_cpu.values()) + sum(measured.generator_cpu)
     found = {

@@ -24,16 +24,23 @@ from ares.platform.interpreter import python
 from ares.tracing.tree import printable
 from experiments import ENVIRONMENT
 from experiments.testbeds import inventory
-from experiments.testbeds.duty import Duty, command_line, kill
-from experiments.testbeds.plan import FIRST_HOST, HostPlan, LinkPlan, between, check, check_shape
-from experiments.testbeds.relays import Reply, Request
+from experiments.testbeds.relays import RelayReply, RelayRequest
+from experiments.testbeds.slowed_processes import SlowedProcesses, command_line, kill
+from experiments.testbeds.testbed_plan import (
+    FIRST_HOST,
+    HostPlan,
+    LinkPlan,
+    between,
+    check,
+    check_shape,
+)
 
 _NETWORKS = range(64, 128)
 """The second byte of addresses 127.N.SITE.HOST."""
 
 
 class LoopbackTestbed:
-    """A :class:`experiments.testbeds.plan.Testbed` of processes, made by :func:`testbed`.
+    """A :class:`experiments.testbeds.testbed_plan.Testbed` of processes, made by :func:`testbed`.
 
     ``links`` is the process that runs the relays.
     """
@@ -51,7 +58,7 @@ class LoopbackTestbed:
         self._network = network
         self._links = links
         self._through: dict[tuple[str, str, int], str] = {}
-        self.duty = Duty()
+        self.duty = SlowedProcesses()
         self.inventory = self._directory / "inventory.yml"
 
     def write(self) -> None:
@@ -106,7 +113,7 @@ class LoopbackTestbed:
         if loss:
             _refuse("loses no packets")
         for one, two in ((site, other), (other, site)):
-            self._ask(Request(one, two, delay_s=ms / 1000, jitter_s=jitter_ms / 1000))
+            self._ask(RelayRequest(one, two, delay_s=ms / 1000, jitter_s=jitter_ms / 1000))
 
     def cut(self, site: str, other: str) -> None:
         self._joined(site, other, False)
@@ -117,7 +124,7 @@ class LoopbackTestbed:
     def _joined(self, site: str, other: str, joined: bool) -> None:
         between(self._sites, site, other)
         for one, two in ((site, other), (other, site)):
-            self._ask(Request(one, two, joined=joined))
+            self._ask(RelayRequest(one, two, joined=joined))
 
     def bandwidth(self, host: str, bits_per_s: int | None) -> None:
         if bits_per_s is not None:
@@ -146,7 +153,7 @@ class LoopbackTestbed:
                     os.kill(pid, signal.SIGKILL)
 
     def traffic(self) -> dict[tuple[str, str], int]:
-        counts = {(site, other): count for site, other, count in self._ask(Request()).traffic}
+        counts = {(site, other): count for site, other, count in self._ask(RelayRequest()).traffic}
         return {
             (one, two): counts.get((one, two), 0)
             for one in self._sites
@@ -162,7 +169,7 @@ class LoopbackTestbed:
         between(self._sites, site, self._hosts[host].site)
         if (site, host, port) not in self._through:
             self._through[site, host, port] = self._ask(
-                Request(site, self._hosts[host].site, target)
+                RelayRequest(site, self._hosts[host].site, target)
             ).address
         return self._through[site, host, port]
 
@@ -173,7 +180,7 @@ class LoopbackTestbed:
                 "Nothing was changed"
             )
 
-    def _ask(self, request: Request) -> Reply:
+    def _ask(self, request: RelayRequest) -> RelayReply:
         """Send a request to the relays. Raises BadInput if they are gone or report an error."""
         assert self._links.stdin is not None
         assert self._links.stdout is not None
@@ -183,9 +190,9 @@ class LoopbackTestbed:
         except OSError:
             line = b""
         reply = (
-            msgspec.json.decode(line, type=Reply)
+            msgspec.json.decode(line, type=RelayReply)
             if line
-            else Reply(error="the process with the relays ended")
+            else RelayReply(error="the process with the relays ended")
         )
         if reply.error:
             raise BadInput(f"the links between sites did not change: {reply.error}")

@@ -12,9 +12,9 @@ from typing import Any
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
 from experiments.testbeds import aws, inventory, reserved, rspec, slots
-from experiments.testbeds.local import LocalTestbed
-from experiments.testbeds.plan import GROUPS, HostPlan, LinkPlan
-from experiments.testbeds.reserved import GROUP_PATTERNS, Access, Machine
+from experiments.testbeds.local_testbed import LocalTestbed
+from experiments.testbeds.reserved import GROUP_PATTERNS, ControllerAccess, ReservedMachine
+from experiments.testbeds.testbed_plan import GROUPS, HostPlan, LinkPlan
 
 _HOST = re.compile(r"(?P<name>[^@=]+)(@(?P<site>[^@=]+))?(=(?P<groups>[a-z,]*))?")
 _LOCAL_HELP = """\
@@ -200,7 +200,7 @@ def planned(words: Sequence[str]) -> list[HostPlan]:
 
 
 def _inventory(arguments: argparse.Namespace) -> int:
-    read: dict[str, Callable[[bytes], list[Machine]]] = {
+    read: dict[str, Callable[[bytes], list[ReservedMachine]]] = {
         "aws": aws.machines,
         "emulab": lambda content: rspec.machines(
             content, "emulab", arguments.user, arguments.authority
@@ -214,7 +214,7 @@ def _inventory(arguments: argparse.Namespace) -> int:
             raise BadInput(f"{printable(str(path))} ({what}) is not a file; nothing was written")
     patterns = [text.partition("=")[::2] for text in arguments.group]
     machines = read[arguments.testbed](reserved.read(arguments.file))
-    access = Access(
+    access = ControllerAccess(
         arguments.known_hosts, arguments.key and arguments.key.absolute(), arguments.user
     )
     hosts = reserved.hosts(machines, access, patterns or list(GROUP_PATTERNS.items()))

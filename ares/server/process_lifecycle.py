@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ares.cluster.cluster_file import is_free
 from ares.cluster.home import (
     SCRUBBED_NAME,
     STORE_NAME,
@@ -34,6 +33,7 @@ from ares.cluster.home import (
     held,
     store_identity,
 )
+from ares.cluster.new_cluster import is_free
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
 from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
@@ -44,7 +44,7 @@ from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.messages import DETAIL_CHARACTERS_MAX, Element, PullElement, Role
 from ares.model.tag import Tag
 from ares.net.transports import connections, listener_at
-from ares.platform import compiled, logs, tasks
+from ares.platform import compiled, json_logs, tasks
 from ares.platform import systemd as service_manager
 from ares.platform.loop import run
 from ares.platform.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
@@ -367,7 +367,7 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
         raise BadInput(
             f"{file} has no [[server]] with id {id!r}; known: {', '.join(settings.servers)}"
         )
-    logs.set_up(id)
+    json_logs.set_up(id)
     let_nobody_else_write()
     guard = guard_of(settings, id, server.public_key)
     with _named(settings, server), held(server.data):
@@ -402,7 +402,7 @@ def run_consensus_member(file: Path, id: str) -> None:
             f"{file} has no [[consensus]] with id {id!r}; known: "
             f"{', '.join(settings.members) or 'none'}"
         )
-    logs.set_up(id)
+    json_logs.set_up(id)
     let_nobody_else_write()
     with _named(settings, member):
         run(_serve_decisions(settings, member, guard_of(settings, id, member.public_key)))
@@ -423,7 +423,7 @@ async def _serve_objects(
     settings: Settings, server: ServerSettings, claim: IdentityClaim, guard: Guard
 ) -> None:
     from ares.server.scrub import ScrubPlan
-    from ares.server.serving import ServingParts, run_server
+    from ares.server.storage_process import ServingParts, run_server
     from ares.store.journal.disk import TimedDisk
 
     tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-server", site=server.site)

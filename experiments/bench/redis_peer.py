@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from experiments.bench.peers import PEER_SERVERS, Durability, Running
-from experiments.bench.processes import free_ports
-from experiments.bench.roles import described, lacking, started
-from experiments.bench.stores import RedisStore
+from experiments.bench.ansible_roles import described, lacking, started
+from experiments.bench.peers import PEER_SERVERS, Durability, RunningStore
+from experiments.bench.store_clients import RedisStore
+from experiments.bench.store_processes import free_ports
 
 REDIS_START_S = 15.0
 _AOF_NOTE = (
@@ -49,7 +49,7 @@ class Redis(Struct, frozen=True):
         return lacking("redis", self._given(Path(), 0, 0, ["here"]))
 
     @contextlib.contextmanager
-    def running(self, directory: Path) -> Iterator[Running]:
+    def running(self, directory: Path) -> Iterator[RunningStore]:
         """Start the servers, and yield once all replicas have finished the first synchronising."""
         ports = free_ports(self.n)
         names = [f"r{number}" for number in range(self.n)]
@@ -58,7 +58,7 @@ class Redis(Struct, frozen=True):
             for name, port in zip(names, ports, strict=True)
         }
         with started(directory, hosts, REDIS_START_S) as servers:
-            yield Running(
+            yield RunningStore(
                 RedisStore(f"127.0.0.1:{ports[0]}", self.wait),
                 servers,
                 replica=names[self.n // 2],

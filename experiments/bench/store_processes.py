@@ -27,7 +27,7 @@ class BenchError(Exception):
     """A store cannot be measured; other stores can."""
 
 
-class NotStarted(BenchError):
+class ProgramNotStarted(BenchError):
     """A program did not start; the message has the end of its output."""
 
 
@@ -135,16 +135,16 @@ def programs(
 
 
 def await_that(holds: Callable[[], bool], what: str, timeout_s: float, log: Path) -> None:
-    """Test `holds` every 50 ms. Raises :class:`NotStarted` after ``timeout_s``."""
+    """Test `holds` every 50 ms. Raises :class:`ProgramNotStarted` after ``timeout_s``."""
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline_s:
             said = log.read_text(errors="replace")[-1500:] if log.exists() else ""
-            raise NotStarted(f"{what} did not happen in {timeout_s:g} s: {said}")
+            raise ProgramNotStarted(f"{what} did not happen in {timeout_s:g} s: {said}")
         time.sleep(0.05)
 
 
-class Slowed:
+class SlowedProcess:
     """A process limited to ``share`` of a processor, from entering to leaving.
 
     The process is stopped for the rest of every period.

@@ -1,9 +1,9 @@
 """A store in this study: servers that the runner deploys at sites, and clients.
 
 Clients work in the network of a site's users. A module of a store has three functions
-(:class:`StoreModule`); the rows are in stores.py. Names of objects are ``SITE/NAME``: the object
-should live at this site. A store places the object at the site if possible (a domain, a keyspace, a
-pool of that site).
+(:class:`StoreModule`); the rows are in store_table.py. Names of objects are ``SITE/NAME``: the
+object should live at this site. A store places the object at the site if possible (a domain, a
+keyspace, a pool of that site).
 """
 
 import subprocess
@@ -31,8 +31,8 @@ def site_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-class Sites(Protocol):
-    """The network of the study, as a deployment sees it (:class:`experiments.sites.bed.Bed`).
+class SiteNetwork(Protocol):
+    """The network of the study, as a deployment sees it (experiments/sites/fog_network.py).
 
     Each site has a network namespace for its servers and a network namespace for its users. Servers
     of the same site reach each other without a delay.
@@ -70,7 +70,7 @@ class Sites(Protocol):
 class Deployment(Protocol):
     """The servers of a store, held by the runner. Made by :meth:`StoreModule.deployment`."""
 
-    async def start(self, bed: Sites, replicas: int) -> None:
+    async def start(self, bed: SiteNetwork, replicas: int) -> None:
         """Start the store at all sites of ``bed``; an object has ``replicas`` copies.
 
         The store serves on return. Raises NotDeployed.
@@ -83,7 +83,7 @@ class Deployment(Protocol):
         """Return the parameters of :meth:`StoreModule.connect` for users at ``site``."""
 
 
-class Client(Protocol):
+class SiteClient(Protocol):
     """A user's program at a site, in a separate process.
 
     Operations run side by side. All raise OperationFailed. The process of the client cancels an
@@ -109,9 +109,9 @@ class StoreModule(Protocol):
         """Return the missing software, and how to get it, or None if complete."""
 
     def deployment(self, options: Mapping[str, Any]) -> Deployment:
-        """Return the deployment. ``options`` are from the row in stores.py."""
+        """Return the deployment. ``options`` are from the row in store_table.py."""
 
-    async def connect(self, parameters: Parameters, site: str) -> Client:
+    async def connect(self, parameters: Parameters, site: str) -> SiteClient:
         """Return a client at ``site``. Raises OperationFailed.
 
         The caller is a process in the network of the site's users.

@@ -1,6 +1,6 @@
 """Comparison of stores under a server: LMDB, SQLite and an append log, on this disk.
 
-    .venv/bin/python -m experiments.stores [DIRECTORY]     # about five minutes
+    .venv/bin/python -m experiments.journal_stores [DIRECTORY]     # about five minutes
 
 LMDB takes part only after `pip install lmdb`. Values are written as a server writes: keyed by
 configuration, object and tag, in groups that are made durable together. "raw" appends the same
@@ -54,7 +54,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class Raw:
+class RawFile:
     """Bytes at the end of a file."""
 
     def __init__(self, directory: Path) -> None:
@@ -73,7 +73,7 @@ class Raw:
         os.close(self._file)
 
 
-class Log:
+class AppendLog:
     """An append log with a frame for each group; space is allocated ahead.
 
     A frame has bytes, checksum, MessagePack of keys, small values and lengths; large values follow.
@@ -172,8 +172,8 @@ class Sqlite:
 
 
 LOCAL_STORES: dict[str, Callable[[Path], Store]] = {
-    "raw": Raw,
-    "log": Log,
+    "raw": RawFile,
+    "log": AppendLog,
     "SQLite WAL, FULL": Sqlite,
     "SQLite WAL, NORMAL": lambda directory: Sqlite(
         directory, "NORMAL"

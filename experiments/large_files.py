@@ -1,7 +1,8 @@
 """Large files: the cost beside raw transfer, and the gain of each optimisation.
 
-    .venv/bin/python -m experiments.large --quick    # small sizes, about two minutes
-    .venv/bin/python -m experiments.large            # files of 256 MiB and of 4 GiB, ten minutes
+    .venv/bin/python -m experiments.large_files --quick    # small sizes, about two minutes
+    .venv/bin/python -m experiments.large_files            # files of 256 MiB and of 4 GiB, ten
+    minutes
 
 The optimisations are fragmenting, remembering, piggybacking and batching. All processes run on this
 machine, on free ports of loopback, and are gone afterwards. Only the ratios count: both sides of
@@ -15,10 +16,10 @@ import re
 from ares.fragment.divide import Sizes
 from ares.model.units import MIB
 from ares.platform.loop import run
-from experiments.cluster import local_cluster
+from experiments.client_memory import affordable, memory
+from experiments.local_cluster import local_cluster
 from experiments.measuring import Table
-from experiments.memory import affordable, memory
-from experiments.six import six_algorithms
+from experiments.six_algorithms import six_algorithms
 from experiments.switches import BLOCKS, SMALL_SIZES, batching, rereads
 from experiments.transfer import transfers
 

@@ -1,8 +1,9 @@
 """The process of a client, in the network of a site's users.
 
-    python -m experiments.sites.worker      # started by users.py
+    python -m experiments.sites.user_worker      # started by users.py
 
-The process reads an Opening, connects, and carries out Orders sequentially until its input ends.
+The process reads an WorkerOpening, connects, and carries out Orders sequentially until its input
+ends.
 """
 
 import asyncio
@@ -14,18 +15,26 @@ from itertools import cycle
 import msgspec
 
 from ares.platform.loop import run
-from experiments.sites.orders import Answer, Done, Opening, Operation, Order, is_whole, value_of
-from experiments.sites.store import Client, OperationFailed
-from experiments.sites.stores import SITE_STORES, module_of
+from experiments.sites.orders import (
+    Answer,
+    FinishedOperation,
+    Operation,
+    Order,
+    WorkerOpening,
+    is_whole,
+    value_of,
+)
+from experiments.sites.site_store import OperationFailed, SiteClient
+from experiments.sites.store_table import SITE_STORES, module_of
 
 WORKER_READY = b"READY\n"
 _WHY_MAX = 300
 
 
-class Worker:
+class UserWorker:
     """A client, and the read names of objects."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: SiteClient) -> None:
         self._client = client
         self._known: dict[str, str] = {}
 
@@ -41,7 +50,7 @@ class Worker:
             else iter([(each, _value(each)) for each in order.operations])
         )
         begin_s = time.perf_counter()
-        done: list[Done] = []
+        done: list[FinishedOperation] = []
         await asyncio.gather(*(self._lane(left, order, done) for _ in range(order.parallel)))
         seconds = time.perf_counter() - begin_s
         written = {name for each in order.operations if each.size for name in each.names}
@@ -50,7 +59,7 @@ class Worker:
         )
 
     async def _lane(
-        self, left: Iterator[tuple[Operation, bytes]], order: Order, done: list[Done]
+        self, left: Iterator[tuple[Operation, bytes]], order: Order, done: list[FinishedOperation]
     ) -> None:
         for operation, value in left:
             began_s, failed = time.perf_counter(), ""
@@ -64,7 +73,7 @@ class Worker:
             took_s = time.perf_counter() - began_s
             if not all(map(is_whole, got)):
                 failed = "WRONG: this value was not written"
-            done.append(Done(operation.kind, began_s, took_s, failed))
+            done.append(FinishedOperation(operation.kind, began_s, took_s, failed))
             if order.pace_s:
                 await asyncio.sleep(order.pace_s)
 
@@ -97,9 +106,9 @@ def _value(operation: Operation) -> bytes:
 
 async def _serve() -> None:
     lines = sys.stdin.buffer
-    opening = msgspec.json.decode(await asyncio.to_thread(lines.readline), type=Opening)
+    opening = msgspec.json.decode(await asyncio.to_thread(lines.readline), type=WorkerOpening)
     client = await module_of(SITE_STORES[opening.store]).connect(opening.parameters, opening.site)
-    worker = Worker(client)
+    worker = UserWorker(client)
     _say(WORKER_READY)
     while line := await asyncio.to_thread(lines.readline):
         _say(msgspec.json.encode(await worker.obey(msgspec.json.decode(line, type=Order))) + b"\n")

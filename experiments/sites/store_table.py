@@ -7,7 +7,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from ares.model.errors import BadInput
-from experiments.sites.store import StoreModule
+from experiments.sites.site_store import StoreModule
 
 
 class StoreRow(Struct, frozen=True):

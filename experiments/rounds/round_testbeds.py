@@ -15,11 +15,11 @@ from msgspec import Struct, structs
 
 from ares.model.errors import BadInput
 from experiments import CHECKOUT
-from experiments.rounds.layout import HostSeen, wanted
-from experiments.rounds.playing import environment, listed, program
-from experiments.rounds.scenario import Round
+from experiments.rounds.layout import TestbedHost, wanted
+from experiments.rounds.playbook_runs import environment, listed, program
+from experiments.rounds.scenario import ScenarioRound
 from experiments.testbeds import local, loopback
-from experiments.testbeds.plan import Testbed
+from experiments.testbeds.testbed_plan import Testbed
 
 MADE = ("local", "processes")
 RESERVED_BEDS = ("emulab", "fed4fire", "aws")
@@ -29,13 +29,13 @@ ROUND_DIRECTORY = "/var/lib/ares-round"
 ROUND_PROGRAM = "/var/lib/ares-round-program"
 
 
-class Bed(Struct, frozen=True):
+class RoundTestbed(Struct, frozen=True):
     """A testbed with its hosts. ``variables`` are for all hosts in a round."""
 
     name: str
     testbed: Testbed
     inventory: Path
-    hosts: Mapping[str, HostSeen]
+    hosts: Mapping[str, TestbedHost]
     variables: Mapping[str, Any]
 
     def directories(self) -> dict[str, str]:
@@ -46,13 +46,13 @@ class Bed(Struct, frozen=True):
         }
 
 
-def _home(host: HostSeen) -> str:
+def _home(host: TestbedHost) -> str:
     return (
         f"{host.variables['ares_home']}/round" if "ares_home" in host.variables else ROUND_DIRECTORY
     )
 
 
-def seen(tree: Mapping[str, Any]) -> dict[str, HostSeen]:
+def seen(tree: Mapping[str, Any]) -> dict[str, TestbedHost]:
     """Return the hosts in the output of `ansible-inventory --list`, in the same order."""
     variables = tree.get("_meta", {}).get("hostvars", {})
     groups: dict[str, list[str]] = {}
@@ -61,13 +61,13 @@ def seen(tree: Mapping[str, Any]) -> dict[str, HostSeen]:
             for host in members.get("hosts", []):
                 groups.setdefault(host, []).append(group)
     return {
-        host: HostSeen(host, tuple(names), variables.get(host, {}))
+        host: TestbedHost(host, tuple(names), variables.get(host, {}))
         for host, names in groups.items()
         if host != "localhost"
     }
 
 
-class Beds:
+class RoundTestbeds:
     """A single testbed at a time for all rounds.
 
     ``place`` is for Ansible's own files, and for hosts that are directories. ``inventory`` is of
@@ -77,7 +77,7 @@ class Beds:
     def __init__(
         self,
         name: str,
-        rounds: Sequence[Round],
+        rounds: Sequence[ScenarioRound],
         place: Path,
         inventory: Path | None,
         clients_per_host: int,
@@ -102,10 +102,10 @@ class Beds:
             clients_per_host,
         )
         self._stack = ExitStack()
-        self._bed: Bed | None = None
+        self._bed: RoundTestbed | None = None
         place.mkdir(parents=True, exist_ok=True)
 
-    def bed(self) -> Bed:
+    def bed(self) -> RoundTestbed:
         """Return the testbed; make an absent testbed. Raises BadInput, NamespaceFailed."""
         if self._bed is None:
             with ExitStack() as stack:
@@ -113,7 +113,7 @@ class Beds:
                 self._stack = stack.pop_all()
         return self._bed
 
-    def _made(self, stack: ExitStack) -> Bed:
+    def _made(self, stack: ExitStack) -> RoundTestbed:
         ready: dict[str, Any] = {
             "ares_service_manager": "process",
             "round_client_environment": {"PYTHONPATH": str(CHECKOUT)},
@@ -145,7 +145,7 @@ class Beds:
                 f"{testbed.inventory} names no host in the group servers, so no round can be "
                 "carried out there"
             )
-        return Bed(self.name, testbed, testbed.inventory, hosts, ready)
+        return RoundTestbed(self.name, testbed, testbed.inventory, hosts, ready)
 
     def discard(self) -> None:
         """Discard a testbed with a lost host; the next call of :meth:`bed` makes another."""

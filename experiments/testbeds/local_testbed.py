@@ -27,10 +27,17 @@ from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
 from ares.tracing.tree import printable
 from experiments import CHECKOUT, ENVIRONMENT
 from experiments.testbeds import inventory, nfqueue, slots
-from experiments.testbeds.duty import Duty, kill
-from experiments.testbeds.nfqueue import Shape
-from experiments.testbeds.plan import FIRST_HOST, HostPlan, LinkPlan, between, check, check_shape
-from experiments.testbeds.slots import State
+from experiments.testbeds.nfqueue import QueueShape
+from experiments.testbeds.slots import TestbedState
+from experiments.testbeds.slowed_processes import SlowedProcesses, kill
+from experiments.testbeds.testbed_plan import (
+    FIRST_HOST,
+    HostPlan,
+    LinkPlan,
+    between,
+    check,
+    check_shape,
+)
 
 LOCAL_TOOLS = NETWORK_TOOLS | {
     "tc": "iproute2", "iptables-legacy": "iptables", "unshare": "util-linux",
@@ -70,7 +77,7 @@ def obstacle() -> str | None:
 
 
 class LocalTestbed:
-    """A :class:`experiments.testbeds.plan.Testbed` of namespaces.
+    """A :class:`experiments.testbeds.testbed_plan.Testbed` of namespaces.
 
     :func:`testbed` and :func:`up` make the testbed.
     """
@@ -89,10 +96,10 @@ class LocalTestbed:
         self._hosts = {host.name: host for host in hosts}
         self._links = links
         self._directory = directory and directory.resolve()
-        self._shapes: dict[tuple[int, int], Shape] = {}
+        self._shapes: dict[tuple[int, int], QueueShape] = {}
         self._cuts: set[tuple[int, int]] = set()
         self._inits: dict[str, subprocess.Popen[bytes]] = {}
-        self._duty = Duty()
+        self._duty = SlowedProcesses()
 
     def make(self) -> None:
         """Make the testbed. Raises BadInput or NamespaceFailed, and leaves no remains."""
@@ -108,7 +115,7 @@ class LocalTestbed:
             names = [self._slot.prefix, *map(self._namespace, self._hosts)]
             sites = {host.name: host.site for host in self._hosts.values()}
             self._slot.write(
-                State(
+                TestbedState(
                     self._slot.number, os.getpid(), str(self._base), self._slot.prefix, names, sites
                 )
             )
@@ -358,7 +365,7 @@ class LocalTestbed:
     ) -> None:
         one, two = between(self._sites, site, other)
         check_shape(ms, jitter_ms, loss)
-        shape = Shape(ms / 1000, jitter_ms / 1000, loss)
+        shape = QueueShape(ms / 1000, jitter_ms / 1000, loss)
         for way in ((one, two), (two, one)):
             self._shapes[way] = shape
         try:
@@ -394,7 +401,7 @@ class LocalTestbed:
             return "-j DROP"
         return (
             f"-j NFQUEUE --queue-num {_queue(*way)}"
-            if self._shapes.get(way, Shape()) != Shape()
+            if self._shapes.get(way, QueueShape()) != QueueShape()
             else "-j ACCEPT"
         )
 

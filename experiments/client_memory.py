@@ -1,6 +1,6 @@
 """Memory of a client that puts and gets a file much larger than its memory.
 
-    .venv/bin/python -m experiments.memory CLUSTER_FILE BYTES
+    .venv/bin/python -m experiments.client_memory CLUSTER_FILE BYTES
 
 prints the baseline and the peaks after the put and the get, in KiB, and the seconds that each took.
 Each measurement is a separate process, because the kernel reports the largest resident set of a
@@ -87,7 +87,7 @@ def affordable(wanted: int, expansion: float) -> int:
 
 def memory(table: Table, cluster: Path, size: int) -> None:
     """Print the peaks above the baseline."""
-    command = python("-m", "experiments.memory", str(cluster), str(size))
+    command = python("-m", "experiments.client_memory", str(cluster), str(size))
     told = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     ).stdout

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ares.model.errors import BadInput
-from experiments.rounds.commands import RESULTS
+from experiments.rounds.round_commands import RESULTS
 from experiments.rounds.scenario import SCALES, Parameters, scenarios
 from experiments.verdicts.claim import sources
 from experiments.verdicts.evaluate import Verdict, evaluate

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.bench.processes import Slowed
+from experiments.bench.store_processes import SlowedProcess
 
 
-class Duty:
+class SlowedProcesses:
     """The processes that are slowed at the moment.
 
     All testbeds slow by SIGSTOP and SIGCONT, and not by cgroups: the method works the same on every
@@ -25,7 +25,7 @@ class Duty:
         self._slowed: dict[int, ExitStack] = {}
 
     def slow(self, pattern: str, percent: float, candidates: Iterable[int]) -> list[int]:
-        """Do the work of :meth:`experiments.testbeds.plan.Testbed.slow`.
+        """Do the work of :meth:`experiments.testbeds.testbed_plan.Testbed.slow`.
 
         ``candidates`` are pids of the host.
         """
@@ -39,7 +39,7 @@ class Duty:
                 former.close()
             if percent < 100:
                 self._slowed[pid] = ExitStack()
-                self._slowed[pid].enter_context(Slowed(pid, percent / 100))
+                self._slowed[pid].enter_context(SlowedProcess(pid, percent / 100))
         return chosen
 
     def end(self) -> None:
@@ -69,7 +69,7 @@ def matching(pattern: str, candidates: Iterable[int]) -> list[int]:
 
 
 def kill(pattern: str, candidates: Iterable[int]) -> list[int]:
-    """Do the work of :meth:`experiments.testbeds.plan.Testbed.kill`."""
+    """Do the work of :meth:`experiments.testbeds.testbed_plan.Testbed.kill`."""
     chosen = matching(pattern, candidates)
     for pid in chosen:
         with contextlib.suppress(ProcessLookupError):  # the process is gone already

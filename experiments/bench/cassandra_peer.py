@@ -16,10 +16,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from experiments.bench.peers import Durability, Running
-from experiments.bench.processes import free_ports
-from experiments.bench.roles import described, lacking, started
-from experiments.bench.stores import CassandraStore
+from experiments.bench.ansible_roles import described, lacking, started
+from experiments.bench.peers import Durability, RunningStore
+from experiments.bench.store_clients import CassandraStore
+from experiments.bench.store_processes import free_ports
 
 CASSANDRA_SERVERS = 3
 CASSANDRA_START_S = 300.0
@@ -73,7 +73,7 @@ class Cassandra(Struct, frozen=True):
         )
 
     @contextlib.contextmanager
-    def running(self, directory: Path) -> Iterator[Running]:
+    def running(self, directory: Path) -> Iterator[RunningStore]:
         """Start the nodes, and yield once every node serves clients and knows all nodes."""
         ports = free_ports(4 * self.n)
         names = [f"c{number}" for number in range(self.n)]
@@ -91,7 +91,7 @@ class Cassandra(Struct, frozen=True):
 
             nodes = tuple(("127.0.0.1", port) for port in ports[2::4])
             make_table(nodes, BENCH_KEYSPACE, self.n)
-            yield Running(CassandraStore(nodes, BENCH_KEYSPACE), servers, replica=names[-1])
+            yield RunningStore(CassandraStore(nodes, BENCH_KEYSPACE), servers, replica=names[-1])
 
     def _given(
         self, directory: Path, ports: list[int], seeds: str, names: Sequence[str] = ("here",)

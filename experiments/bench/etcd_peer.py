@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from experiments.bench.peers import PEER_SERVERS, Durability, Running
-from experiments.bench.processes import await_that, free_ports
-from experiments.bench.roles import described, lacking, started
-from experiments.bench.stores import EtcdStore
+from experiments.bench.ansible_roles import described, lacking, started
+from experiments.bench.peers import PEER_SERVERS, Durability, RunningStore
+from experiments.bench.store_clients import EtcdStore
+from experiments.bench.store_processes import await_that, free_ports
 
 ETCD_START_S = 30.0
 ETCD_REQUEST_BYTES_MAX = 1_572_864
@@ -49,7 +49,7 @@ class Etcd(Struct, frozen=True):
         return lacking("etcd", _given(Path(), 0, 0, ""))
 
     @contextlib.contextmanager
-    def running(self, directory: Path) -> Iterator[Running]:
+    def running(self, directory: Path) -> Iterator[RunningStore]:
         """Start the members, and yield once every member knows the same leader."""
         ports = free_ports(2 * self.n)
         members = [
@@ -74,7 +74,7 @@ class Etcd(Struct, frozen=True):
             first = leader(addresses)
             assert first is not None
             order = [first, *(number for number in range(self.n) if number != first)]
-            yield Running(
+            yield RunningStore(
                 EtcdStore(tuple(addresses[number] for number in order)),
                 servers,
                 replica=f"m{order[-1]}",

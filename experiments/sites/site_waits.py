@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from experiments.sites.store import NotDeployed, Sites
+from experiments.sites.site_store import NotDeployed, SiteNetwork
 
 T = TypeVar("T")
 
@@ -42,7 +42,9 @@ def await_that(
         time.sleep(_BLOCKING_ASK_S)
 
 
-def answers(sites: Sites, site: str, *words: str, environment: dict[str, str] | None = None) -> str:
+def answers(
+    sites: SiteNetwork, site: str, *words: str, environment: dict[str, str] | None = None
+) -> str:
     """Return the output of a command in the network of the site's servers; empty on failure."""
     try:
         return sites.run(site, *words, environment=environment)

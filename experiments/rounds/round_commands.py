@@ -9,9 +9,9 @@ from msgspec import structs
 
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
-from experiments.rounds.beds import MADE, RESERVED_BEDS
 from experiments.rounds.engine import Engine
-from experiments.rounds.scenario import SCALES, Round, Scenario, protocols_of, scenarios
+from experiments.rounds.round_testbeds import MADE, RESERVED_BEDS
+from experiments.rounds.scenario import SCALES, Scenario, ScenarioRound, protocols_of, scenarios
 
 RESULTS = Path("results/experiments")
 
@@ -124,7 +124,7 @@ def _values(values: list[Any]) -> str:
     )
 
 
-def _minutes(rounds: list[Round]) -> str:
+def _minutes(rounds: list[ScenarioRound]) -> str:
     minutes = sum(round.expected_s for round in rounds) / 60
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
 

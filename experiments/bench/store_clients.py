@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from experiments.bench.closed_loop import Loop
+from experiments.bench.closed_loop import ClientLoop
 
 PAUSE_AFTER_TROUBLE_S = 0.01
 
@@ -52,10 +52,10 @@ class CassandraStore(Struct, frozen=True, tag="cassandra"):
 Store = AresStore | RedisStore | EtcdStore | CassandraStore
 
 
-class Clients(Protocol):
+class StoreClients(Protocol):
     """Connected clients of a store."""
 
-    async def run(self, loops: Sequence[Loop]) -> None:
+    async def run(self, loops: Sequence[ClientLoop]) -> None:
         """Run all loops at once, a client for each, until they are over."""
 
     async def close(self) -> None:
@@ -87,7 +87,7 @@ class Coroutines:
         self._store, self._close = store, close
         self._errors, self._absent = errors, absent
 
-    async def run(self, loops: Sequence[Loop]) -> None:
+    async def run(self, loops: Sequence[ClientLoop]) -> None:
         async with asyncio.TaskGroup() as group:
             for loop in loops:
                 group.create_task(self._through(loop))
@@ -95,7 +95,7 @@ class Coroutines:
     async def close(self) -> None:
         await self._close()
 
-    async def _through(self, loop: Loop) -> None:
+    async def _through(self, loop: ClientLoop) -> None:
         read, write = self._store.read, self._store.write
         while (asked := loop.ask()) is not None:
             if isinstance(asked, float):

@@ -17,7 +17,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from experiments.bench.processes import await_that, programs
+from experiments.bench.store_processes import await_that, programs
 
 COLLECTION = Path(__file__).parents[2] / "ansible"
 
@@ -29,7 +29,7 @@ class Need(Struct, frozen=True):
     how: str
 
 
-class Described(Struct, frozen=True):
+class RoleHost(Struct, frozen=True):
     """A host's part of a role.
 
     ``files`` has contents by their paths in the directory. ``ready`` is as in the module `process`
@@ -42,7 +42,7 @@ class Described(Struct, frozen=True):
     files: dict[str, str]
 
 
-def described(role: str, host: str, given: Mapping[str, Any]) -> Described:
+def described(role: str, host: str, given: Mapping[str, Any]) -> RoleHost:
     """Return the role's commands and files on this host with these variables."""
     home = COLLECTION / "roles" / role
     known: dict[str, Any] = {"inventory_hostname": host, **given}
@@ -66,7 +66,7 @@ def described(role: str, host: str, given: Mapping[str, Any]) -> Described:
     for file in ("defaults", "vars"):
         for name, value in yaml.safe_load((home / file / "main.yml").read_text()).items():
             known.setdefault(name, given[name] if name in given else filled(value))
-    return msgspec.convert(known[f"{role}_process"] | {"files": known[f"{role}_files"]}, Described)
+    return msgspec.convert(known[f"{role}_process"] | {"files": known[f"{role}_files"]}, RoleHost)
 
 
 def lacking(role: str, given: Mapping[str, Any]) -> str | None:
@@ -77,7 +77,7 @@ def lacking(role: str, given: Mapping[str, Any]) -> str | None:
 
 @contextlib.contextmanager
 def started(
-    directory: Path, hosts: Mapping[str, Described], timeout_s: float
+    directory: Path, hosts: Mapping[str, RoleHost], timeout_s: float
 ) -> Iterator[dict[str, int]]:
     """Run all hosts at once, each in directory/NAME, until they serve; yield pids by name.
 

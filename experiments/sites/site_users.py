@@ -13,10 +13,10 @@ import msgspec
 
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
-from experiments.sites.bed import Bed
-from experiments.sites.orders import Answer, Opening, Order
-from experiments.sites.store import Deployment, OperationFailed
-from experiments.sites.worker import WORKER_READY
+from experiments.sites.fog_network import FogNetwork
+from experiments.sites.orders import Answer, Order, WorkerOpening
+from experiments.sites.site_store import Deployment, OperationFailed
+from experiments.sites.user_worker import WORKER_READY
 
 USERS_CONNECT_S = 60.0
 _LINE_MAX = 1 << 27
@@ -64,7 +64,7 @@ class User:
             )
         return line
 
-    async def connected(self, opening: Opening, limit_s: float) -> None:
+    async def connected(self, opening: WorkerOpening, limit_s: float) -> None:
         """Wait until the client is connected. Raises OperationFailed."""
         if await self._line(limit_s, msgspec.json.encode(opening) + b"\n") != WORKER_READY:
             raise OperationFailed(
@@ -83,11 +83,15 @@ class User:
 
 @contextlib.asynccontextmanager
 async def user(
-    bed: Bed, store: str, deployment: Deployment, site: str, connect_s: float = USERS_CONNECT_S
+    bed: FogNetwork,
+    store: str,
+    deployment: Deployment,
+    site: str,
+    connect_s: float = USERS_CONNECT_S,
 ) -> AsyncIterator[User]:
     """Yield a connected client. Raises OperationFailed."""
     pipe = asyncio.subprocess.PIPE
-    command = [*bed.among_users(site), *python("-m", "experiments.sites.worker")]
+    command = [*bed.among_users(site), *python("-m", "experiments.sites.user_worker")]
     log = bed.directory / f"users-{site}.log"
     with log.open("ab") as said:
         process = await asyncio.create_subprocess_exec(
@@ -101,7 +105,7 @@ async def user(
         )
     made = User(site, process, log)
     try:
-        await made.connected(Opening(store, site, deployment.parameters(site)), connect_s)
+        await made.connected(WorkerOpening(store, site, deployment.parameters(site)), connect_s)
         yield made
     except BaseException:
         process.kill()

@@ -1,7 +1,7 @@
 """A process of a round with some of its clients, each with separate connections and a log.
 
-The process reads a :class:`Work`. A client of ares writes ares's log (docs/tracing.md); a client of
-another store gets a line of the same names for each operation.
+The process reads a :class:`WorkerTask`. A client of ares writes ares's log (docs/tracing.md); a
+client of another store gets a line of the same names for each operation.
 """
 
 import asyncio
@@ -27,8 +27,14 @@ from ares.platform.loop import run
 from ares.tracing.operation_log import MORE_FIELDS
 from experiments.algorithms import Coverable, Fragmented, Plain, Register, open_register
 from experiments.bench.generator import connected
-from experiments.bench.redis_client import Connections
-from experiments.bench.stores import AresStore, CassandraStore, Clients, RedisStore, Store
+from experiments.bench.redis_client import RedisConnections
+from experiments.bench.store_clients import (
+    AresStore,
+    CassandraStore,
+    RedisStore,
+    Store,
+    StoreClients,
+)
 from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
 from experiments.rounds.correctness import NOT_JUDGED, History, value_of
 from experiments.rounds.load_work import make_load, prepare_load
@@ -42,7 +48,7 @@ HEAD_START_MAX_S = 60.0
 Role = Literal["create", "read", "write", "reconfigure", "load"]
 
 
-class Work(Struct, frozen=True):
+class WorkerTask(Struct, frozen=True):
     """The work of a process: the numbers of its ``clients``, and the directory of its ``logs``."""
 
     store: Store
@@ -152,10 +158,10 @@ class _Once:
         self.ended_s, self.error = time.perf_counter(), why
 
 
-class Foreign:
+class ForeignClient:
     """A client of another store, as :class:`experiments.algorithms.Register`."""
 
-    def __init__(self, clients: Clients, log: ForeignLog) -> None:
+    def __init__(self, clients: StoreClients, log: ForeignLog) -> None:
         self._clients, self._log = clients, log
         self.last = _Once(None)
 
@@ -170,13 +176,13 @@ class Foreign:
         self.last = once
         await self._clients.run([once])
         acknowledged = (
-            self._clients.acknowledged if isinstance(self._clients, Connections) else None
+            self._clients.acknowledged if isinstance(self._clients, RedisConnections) else None
         )
         self._log.write(operation, once.began_s, once.ended_s, once.size, once.error, acknowledged)
         return once.error is None
 
 
-class Witness:
+class WitnessedRegister:
     """A register, and the history of the client's operations.
 
     A write that a newer version forestalled, which can happen to coverable writes, is not in the
@@ -195,7 +201,7 @@ class Witness:
             raise
         if done:
             self._history.add("write", value_of(value), invoked_s, time.perf_counter())
-        elif isinstance(self._register, Foreign):
+        elif isinstance(self._register, ForeignClient):
             self._history.add("write", value_of(value), invoked_s, None)
         return done
 
@@ -206,7 +212,7 @@ class Witness:
         except ObjectNotFound:
             self._history.add("read", None, invoked_s, time.perf_counter())
             raise
-        if not isinstance(self._register, Foreign):
+        if not isinstance(self._register, ForeignClient):
             self._history.add("read", value_of(found), invoked_s, time.perf_counter())
         elif self._register.last.error is None:
             self._history.add(
@@ -215,13 +221,13 @@ class Witness:
         return found
 
 
-class Worker:
+class RoundWorker:
     """The work of the process."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WorkerTask) -> None:
         self.work = work
         self._written: Counter[Register] = Counter()
-        self._closing: list[Manager | Clients | ForeignLog | History] = []
+        self._closing: list[Manager | StoreClients | ForeignLog | History] = []
 
     async def run(self) -> None:
         """Run all clients side by side to their ends.
@@ -255,7 +261,7 @@ class Worker:
         if work.parameters.check and work.protocol not in NOT_JUDGED:
             history = History(Path(work.logs), client, KEY)
             self._closing.append(history)
-            register = Witness(register, history)
+            register = WitnessedRegister(register, history)
         due_s = time.perf_counter()
         for _ in range(work.parameters.operations):
             if work.parameters.arrivals == "closed":
@@ -326,7 +332,7 @@ class Worker:
             await connected(work.store, 1),
         )
         self._closing += [clients, log]
-        return Foreign(clients, log)
+        return ForeignClient(clients, log)
 
     async def _manager(self, client: int) -> Manager:
         work = self.work
@@ -392,7 +398,7 @@ class Worker:
 
 def main() -> None:
     """Do the work given on standard input."""
-    work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
+    work = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerTask)
     if work.role == "create" and work.parameters.load is not None:
         prepare_load(work.store, work.protocol, work.parameters)
     elif work.role == "load":
@@ -404,7 +410,7 @@ def main() -> None:
             Path(work.logs),
         )
     else:
-        run(Worker(work).run())
+        run(RoundWorker(work).run())
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from experiments.rounds.layout import (
     DISK_BYTES,
     PATTERNS,
     PORTS,
-    HostSeen,
     Layout,
+    TestbedHost,
     store_name,
 )
-from experiments.rounds.playing import RoundFailed
-from experiments.rounds.scenario import Fault, Round
-from experiments.testbeds.plan import Testbed
+from experiments.rounds.playbook_runs import RoundFailed
+from experiments.rounds.scenario import Fault, ScenarioRound
+from experiments.testbeds.testbed_plan import Testbed
 
 
 def ordered(faults: Sequence[Fault], expected_s: float) -> list[tuple[float, Fault]]:
@@ -30,7 +30,7 @@ def ordered(faults: Sequence[Fault], expected_s: float) -> list[tuple[float, Fau
     return sorted(((fault.after_s(expected_s), fault) for fault in faults), key=lambda due: due[0])
 
 
-class Befalling:
+class RoundFaults:
     """The faults of a round.
 
     The thread that receives the playbooks' events calls ``begins`` and ``ends``.
@@ -38,10 +38,10 @@ class Befalling:
 
     def __init__(
         self,
-        round: Round,
+        round: ScenarioRound,
         layout: Layout,
         testbed: Testbed,
-        hosts: Mapping[str, HostSeen],
+        hosts: Mapping[str, TestbedHost],
         events: Path,
     ) -> None:
         self._round, self._layout, self._testbed, self._hosts, self._events = (

@@ -1,7 +1,7 @@
 """Cost of a batch with ZeroMQ's protocol spoken by libzmq and by the event loop itself.
 
-    .venv/bin/python -m experiments.transports              # a minute
-    .venv/bin/python -m experiments.transports --rounds 5
+    .venv/bin/python -m experiments.transport_costs              # a minute
+    .venv/bin/python -m experiments.transport_costs --rounds 5
 
 Both run without keys and with keys. A client process sends every batch to five servers, as a round
 of a quorum operation does, and sends the next after three answers. Processor time is the time of
@@ -46,7 +46,7 @@ RATIOS = [
 CONFIGURATION = ConfigurationId(b"c" * 16)
 
 
-class Everybody:
+class EveryKey:
     """A policy that admits every key."""
 
     def admits(self, key: str, address: str) -> bool:
@@ -70,7 +70,7 @@ def answer(message: AnyMessage) -> AnyMessage:
 async def serve(kind: str) -> None:
     key = SecretKey.generate() if "keys" in kind else None
     made = listener_at(
-        "127.0.0.1:0", None if key is None else Lock(key, Everybody()), transport=transport(kind)
+        "127.0.0.1:0", None if key is None else Lock(key, EveryKey()), transport=transport(kind)
     )
     address = await made.serve(lambda _, messages: [answer(message) for message in messages])
     print(keyed(address, "" if key is None else key.public), flush=True)
@@ -85,7 +85,7 @@ def processor_s(pid: int) -> float:
 
 @contextmanager
 def servers(kind: str) -> Any:
-    command = python("-m", "experiments.transports", "--serve", kind)
+    command = python("-m", "experiments.transport_costs", "--serve", kind)
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
         for _ in range(TRANSPORT_SERVERS)

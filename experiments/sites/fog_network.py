@@ -19,12 +19,12 @@ from ares.platform.interpreter import python
 from ares.testing import namespaces
 from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
 from experiments import ENVIRONMENT
-from experiments.bench.processes import NotStarted, await_that
-from experiments.sites.store import NotDeployed
+from experiments.bench.store_processes import ProgramNotStarted, await_that
+from experiments.sites.site_store import NotDeployed
 from experiments.testbeds import nfqueue, slots
-from experiments.testbeds.nfqueue import Shape
-from experiments.testbeds.plan import between
-from experiments.testbeds.slots import State
+from experiments.testbeds.nfqueue import QueueShape
+from experiments.testbeds.slots import TestbedState
+from experiments.testbeds.testbed_plan import between
 
 FOG_S, CORE_S = 0.010, 0.050
 """Round trips: from users to their site's servers, and from site to site."""
@@ -51,8 +51,8 @@ def obstacle() -> str | None:
     return f"no sites: {why}" if why else None
 
 
-class Bed:
-    """The network as :class:`experiments.sites.store.Sites`, made by :func:`bed`."""
+class FogNetwork:
+    """The network as :class:`experiments.sites.site_store.SiteNetwork`, made by :func:`bed`."""
 
     def __init__(self, sites: Sequence[str]) -> None:
         """Check the sites. Raises BadInput."""
@@ -80,7 +80,9 @@ class Bed:
             ]
             hosts = {name: name for name in names[1:]}
             base.mkdir(mode=0o755)
-            self._slot.write(State(self._slot.number, os.getpid(), str(base), core, names, hosts))
+            self._slot.write(
+                TestbedState(self._slot.number, os.getpid(), str(base), core, names, hosts)
+            )
             self.directory.mkdir()
             namespaces.add(core)
             for place in places:
@@ -171,8 +173,10 @@ class Bed:
         )
         try:
             await_that(place.exists, "delaying packets", _BED_UP_S, log)
-            nfqueue.shape(place, {queue: Shape(one_way_s) for queue, one_way_s in _QUEUES.items()})
-        except (NotStarted, OSError) as error:
+            nfqueue.shape(
+                place, {queue: QueueShape(one_way_s) for queue, one_way_s in _QUEUES.items()}
+            )
+        except (ProgramNotStarted, OSError) as error:
             raise NamespaceFailed(
                 f"packets cannot be delayed: {error}. What had been made is removed again"
             ) from error
@@ -315,11 +319,11 @@ class Bed:
 
 
 @contextlib.contextmanager
-def bed(sites: Sequence[str]) -> Iterator[Bed]:
+def bed(sites: Sequence[str]) -> Iterator[FogNetwork]:
     """Make sites for the time of the context. Raises BadInput, NamespaceFailed."""
     if why := obstacle():
         raise BadInput(why)
-    made = Bed(sites)
+    made = FogNetwork(sites)
     made.make()
     try:
         yield made

@@ -6,25 +6,25 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from experiments.sites import outcome
-from experiments.sites.bed import Bed
-from experiments.sites.fog_plan import Extent
-from experiments.sites.orders import Answer, Done, Operation, Order
+from experiments.sites.fog_network import FogNetwork
+from experiments.sites.fog_plan import FogExtent
+from experiments.sites.orders import Answer, FinishedOperation, Operation, Order
 from experiments.sites.outcome import Measurement
-from experiments.sites.store import Deployment
-from experiments.sites.users import USERS_CONNECT_S, User, user
+from experiments.sites.site_store import Deployment
+from experiments.sites.site_users import USERS_CONNECT_S, User, user
 
 _WARM_BYTES = 1000
 
 
-class Scene:
+class FogScene:
     """A store at the sites of a bed."""
 
     def __init__(
         self,
-        bed: Bed,
+        bed: FogNetwork,
         store: str,
         deployment: Deployment,
-        extent: Extent,
+        extent: FogExtent,
         trial: int,
         note: Callable[[Measurement], None],
     ) -> None:
@@ -33,7 +33,11 @@ class Scene:
         self.idle_per_s = 0.0
 
     def note(
-        self, test: str, figures: dict[str, float], done: Iterable[Done] = (), **work: int | str
+        self,
+        test: str,
+        figures: dict[str, float],
+        done: Iterable[FinishedOperation] = (),
+        **work: int | str,
     ) -> None:
         """Note the figures of a test; ``done`` has all operations, ``work`` the parameters."""
         ended = list(done)
@@ -98,7 +102,7 @@ def gets(names: Sequence[str]) -> tuple[Operation, ...]:
     return tuple(Operation("get", (name,)) for name in names)
 
 
-def all_done(answers: Iterable[Answer]) -> list[Done]:
+def all_done(answers: Iterable[Answer]) -> list[FinishedOperation]:
     return [each for answer in answers for each in answer.done]
 
 
