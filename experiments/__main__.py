@@ -34,7 +34,7 @@ def main(given: Sequence[str] | None = None) -> int:
     except AresError as error:
         print(f"error: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("interrupted; what was begun is removed", file=sys.stderr)
+        print("interrupted; begun work is removed", file=sys.stderr)
     return 1
 
 

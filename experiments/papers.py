@@ -27,7 +27,7 @@ def parser(scenario: str) -> argparse.ArgumentParser:
     """Return a parser of the flags. As in the papers, the flags begin with a single hyphen."""
     made = argparse.ArgumentParser(
         description=f"Rounds of the scenario {scenario}.",
-        epilog="Everything else: python -m experiments run --help",
+        epilog="All other options: python -m experiments run --help",
     )
     made.add_argument(
         "-fast_op",
@@ -65,7 +65,7 @@ def parser(scenario: str) -> argparse.ArgumentParser:
     made.add_argument(
         "-load_policy",
         choices=("growing", "fixedsize"),
-        help="whether what a writer writes grows, up to the object's size, or has it",
+        help="whether written values grow up to the object's size, or have this size at once",
     )
     made.add_argument(
         "-scale",
@@ -124,10 +124,10 @@ def _protocols(scenario: str, dap: str) -> list[str]:
 def installation(given: Sequence[str] | None = None) -> list[str]:
     """Return the command that install-requirements.py stands for."""
     made = argparse.ArgumentParser(
-        description="Install what the hosts of a testbed need before the rounds "
+        description="Install the programs that the hosts of a testbed need before the rounds "
         "(playbooks/install.yml)."
     )
-    made.add_argument("-testbed", choices=INSTALLED, required=True, help="what the hosts are")
+    made.add_argument("-testbed", choices=INSTALLED, required=True, help="the kind of the hosts")
     made.add_argument(
         "-proxy",
         choices=("true", "false"),

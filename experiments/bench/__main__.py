@@ -57,7 +57,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         help="only workloads whose name begins so: '10 B', '10 B, 100 clients', '1 MiB'",
     )
     parser.add_argument(
-        "--rounds", type=int, help="how often everything is repeated (default 3; quick: 2)"
+        "--rounds", type=int, help="number of repetitions of all workloads (default 3; quick: 2)"
     )
     parser.add_argument(
         "--seconds",
@@ -81,7 +81,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         help="where the files go (default: results/bench)",
     )
     parser.add_argument(
-        "--list", action="store_true", help="name the stores, and what is missing, and end"
+        "--list", action="store_true", help="name the stores and the missing programs, and end"
     )
     parser.add_argument(
         "--write-baseline",

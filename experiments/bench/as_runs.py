@@ -98,7 +98,7 @@ def write_turns(
         figures = {
             "memory of servers (MiB)": turn.resident_bytes / 2**20,
             "processors of generators": sum(measured.generator_cpu),
-            "processors of others": measured.others_cpu,
+            "processors of other programs": measured.others_cpu,
         }
         found.setdefault(key, []).append(
             structs.replace(point_of(measured, workload), figures=figures)
@@ -248,5 +248,6 @@ def write_durations(out: Path, durations: Sequence[Duration], machine: str) -> N
             "us CPU/object": one.cpu_us_per_object,
         }
         write_load(
-            directory, LoadFile([LoadPoint(0, figures=figures)], one.case, "moves that nobody sees")
+            directory,
+            LoadFile([LoadPoint(0, figures=figures)], one.case, "moves that no client sees"),
         )

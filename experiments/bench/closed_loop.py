@@ -136,7 +136,7 @@ class ClosedLoop:
         if found is None:
             self._record.wrong[
                 (
-                    f"a read of {self._keys[reading]} returned what no write of it wrote: "
+                    f"a read of {self._keys[reading]} returned a value that no write stored: "
                     f"{_shown(value)}"
                 )
             ] += 1

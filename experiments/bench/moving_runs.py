@@ -90,7 +90,7 @@ def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
         _tell(process, msgspec.json.encode(plan))
         assert process.stdout is not None
         if process.stdout.readline().strip() != GENERATOR_READY:
-            raise BenchError(f"{module} did not get ready; what it said is on standard error")
+            raise BenchError(f"{module} did not get ready; its output is on standard error")
         yield process
     finally:
         process.kill()
@@ -108,7 +108,7 @@ def _answer(process: "subprocess.Popen[bytes]", type: type[Answer]) -> Answer:
     line = process.stdout.readline()
     if not line:
         raise BenchError(
-            "a process ended in the middle of its work; what it said is on standard error"
+            "a process ended in the middle of its work; its output is on standard error"
         )
     return msgspec.json.decode(line, type=type)
 

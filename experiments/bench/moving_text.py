@@ -56,9 +56,9 @@ EXPLAINED = (
     f"ratio: moving : quiet, of one run; goal for p99: at most {P99_GOAL:g}. pause: the longest "
     "time in which no operation of the kind was done.",
     "extra rounds: from the first operation that visited more than one configuration to the last, "
-    "and what part of the operations did. While data is on its way a read or write asks both "
-    "configurations at the same time, and a read takes a round more if it has to leave what it "
-    "found in the new one. Rounds side by side count as one.",
+    "and the share of such operations. While data is on its way a read or write asks both "
+    "configurations at the same time, and a read takes a round more if it has to write the found "
+    "version into the new configuration. Rounds side by side count as one.",
     "there already: objects that clients wrote into the new configuration themselves. CPU in "
     "processors, while it moved. ~ : something else was at work on this machine, and latencies "
     "say little.",

@@ -111,9 +111,9 @@ class Ares(Struct, frozen=True):
 
 
 STATIC_ABD = (
-    "what ABD without reconfiguration sends, message for message: two rounds for every operation. "
-    "Supporting reconfiguration adds no round and no message to a quiet cluster: a request names "
-    "its configuration in 16 bytes, a reply says in one that there is no successor"
+    "the messages of ABD without reconfiguration: two rounds for every operation. Supporting "
+    "reconfiguration adds no round and no message to a quiet cluster: a request names its "
+    "configuration in 16 bytes, a reply says in one that there is no successor"
 )
 PUBLISHED = (
     "as ARES was published: the configurations are asked for in rounds of their own, before and "

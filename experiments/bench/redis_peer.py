@@ -20,8 +20,8 @@ from experiments.bench.store_processes import free_ports
 
 REDIS_START_S = 15.0
 _AOF_NOTE = (
-    "the primary's fsync comes before the answer; replicas acknowledge to WAIT what they have in "
-    "memory (WAITAOF came with Redis 7.2)"
+    "the primary's fsync comes before the answer; replicas acknowledge to WAIT data that is in "
+    "their memory (WAITAOF came with Redis 7.2)"
 )
 
 

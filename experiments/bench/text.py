@@ -47,7 +47,9 @@ def text(report: BenchReport, known: Mapping[str, float]) -> str:
         ),
     ]
     if any(point.generator_bound for point in report.points):
-        lines.append("!  a generator took nearly a whole processor: it may be what was measured")
+        lines.append(
+            "!  a generator took nearly a whole processor: the figures may be the generator's"
+        )
     if any(point.disturbed for point in report.points):
         lines.append(
             "~  something else was at work on this machine: the rates say little, the processor "

@@ -130,7 +130,7 @@ async def _moved(table: Table, file: Path, count: int) -> None:
         "MiB/s each",
     )
     table.line(
-        "longest time between two appends meanwhile",
+        "longest time between two appends during the fault",
         [max((b - a for a, b in itertools.pairwise(ends)), default=took_s)],
         "s",
     )

@@ -55,7 +55,7 @@ def pid_of(file: Path, id: str) -> int:
 
 def measure_figures(table: Table, scale: str, results: Path) -> None:
     """Measure all points of the scale, into runs under ``results`` and the database."""
-    table.section("What the thesis draws: windows, shares of reads, chains, intervals, sizes")
+    table.section("The figures of the thesis: windows, shares of reads, chains, intervals, sizes")
     made = []
     with local_cluster(LOG_SERVERS, "abd", consensus=1) as file:
         for iteration in range(1, LOG_EXTENTS[scale].iterations + 1):

@@ -99,7 +99,7 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
         return (
             "undecided",
             f"the clients ran on {len(machines)} machines, whose clocks cannot be compared; run "
-            "them on one to check what they saw",
+            "them on one machine to check their answers",
         )
     size, seed = described["object_size"], described["provenance"]["seed"]
     try:
@@ -113,12 +113,12 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
     if report.violations:
         return (
             "NOT LINEARIZABLE",
-            f"what clients saw is not linearizable: {report.violations[0].describe()}",
+            f"the clients' answers are not linearizable: {report.violations[0].describe()}",
         )
     if report.undecided:
         return (
             "undecided",
-            "whether what clients saw is linearizable was not decided: "
+            "whether the clients' answers are linearizable was not decided: "
             f"{report.undecided[0].describe()}",
         )
     return "linearizable", None

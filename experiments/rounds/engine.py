@@ -101,7 +101,7 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
     if peer is not None and testbed in MADE and (why := peer.missing()):
         return why
     if round.parameters.bad == "killed leader" and peer is not None and not peer.fails_over:
-        return f"nobody takes over from the leader of {peer.name}"
+        return f"no server takes over from the leader of {peer.name}"
     if testbed == "processes" and round.parameters.placement:
         return "servers at several sites need hosts with networks of their own: testbed local"
     refused = {"processes": {"fill", "free"}, "local": set[str]()}.get(

@@ -51,12 +51,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     running.add_argument(
         "--check",
         action="store_true",
-        help="judge what readers and writers saw: a round that is not linearizable fails",
+        help="judge the answers of readers and writers: a round that is not linearizable fails",
     )
     running.add_argument(
         "--resume",
         action="store_true",
-        help="leave out what is in DIR already, and do again what failed",
+        help="leave out rounds that are in DIR already, and repeat failed rounds",
     )
     running.add_argument(
         "--testbed",
@@ -156,8 +156,8 @@ def carry_out(arguments: argparse.Namespace) -> int:
     report(arguments)
     for name in failed:
         print(
-            f"failed: {name}; what it left is under {arguments.results}/failed, and --resume "
-            "does it again"
+            f"failed: {name}; its files are under {arguments.results}/failed, and --resume does "
+            "it again"
         )
     return 1 if failed else 0
 

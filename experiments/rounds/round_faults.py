@@ -160,7 +160,7 @@ class RoundFaults:
             return servers[fault.server % len(servers)]
         leader, store = self._leader(), store_name(self._round.protocol)
         if leader is None and (fault.server == "leader" or store == "etcd"):
-            raise RoundFailed(f"nobody was seen to lead {store}")
+            raise RoundFailed(f"no leader was seen of {store}")
         if fault.server == "leader" and leader is not None:
             return leader
         return next(server for server in reversed(servers) if server != leader)

@@ -174,7 +174,7 @@ def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) 
             ):
                 if time.monotonic() > deadline_s:
                     raise OperationTimedOut(
-                        f"the node at {address} does not know the others after "
+                        f"the node at {address} does not know the other nodes after "
                         f"{SITE_CASSANDRA_TOGETHER_S:g} s"
                     )
                 time.sleep(0.2)

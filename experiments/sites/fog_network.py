@@ -178,7 +178,7 @@ class FogNetwork:
             )
         except (ProgramNotStarted, OSError) as error:
             raise NamespaceFailed(
-                f"packets cannot be delayed: {error}. What had been made is removed again"
+                f"packets cannot be delayed: {error}. All that was made is removed again"
             ) from error
 
     def remove(self) -> None:

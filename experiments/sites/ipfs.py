@@ -102,7 +102,7 @@ class IpfsDeployment:
             )
             await_that(
                 met,
-                f"the daemon at {site} meets the others",
+                f"the daemon at {site} meets the other daemons",
                 _IPFS_START_S,
                 bed.directory / f"ipfs-{site}.log",
                 self._servers,

@@ -67,9 +67,7 @@ class User:
     async def connected(self, opening: WorkerOpening, limit_s: float) -> None:
         """Wait until the client is connected. Raises OperationFailed."""
         if await self._line(limit_s, msgspec.json.encode(opening) + b"\n") != WORKER_READY:
-            raise OperationFailed(
-                f"the client at {self.site} says something else than that it is ready"
-            )
+            raise OperationFailed(f"the client at {self.site} does not say that it is ready")
 
     async def close(self) -> None:
         assert self._process.stdin is not None

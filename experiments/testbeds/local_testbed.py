@@ -129,7 +129,7 @@ class LocalTestbed:
             self._await_ssh()
         except NamespaceFailed as error:
             self.remove()
-            raise NamespaceFailed(f"{error}. What had been made is removed again") from error
+            raise NamespaceFailed(f"{error}. All that was made is removed again") from error
         except BaseException:
             self.remove()
             raise

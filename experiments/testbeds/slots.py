@@ -83,7 +83,7 @@ class Slot:
         names = [state.link, *state.namespaces]
         if any(name != self.prefix and not name.startswith(f"{self.prefix}-") for name in names):
             raise Leftover(
-                f"{path} names what is not of testbed {self.number}; nothing was removed"
+                f"{path} names a resource that is not of testbed {self.number}; nothing was removed"
             )
         return state
 

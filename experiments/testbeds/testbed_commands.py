@@ -101,7 +101,7 @@ def add(commands: Any) -> None:
         help="the machines' host keys, as in ~/.ssh/known_hosts",
     )
     made.add_argument("--user", help="whose logins to take (default: the only one)")
-    made.add_argument("--key", type=Path, help="private key (default: what ssh takes by itself)")
+    made.add_argument("--key", type=Path, help="private key (default: the key that ssh chooses)")
     made.add_argument(
         "--group",
         action="append",

@@ -131,15 +131,15 @@ def sources(directory: Path = CLAIMS_DIRECTORY) -> list[ClaimSource]:
 def _fault(claim: Claim) -> str:
     measured, shown = claim.of is not None, bool(claim.verdict)
     if not (claim.at and claim.claim and claim.published):
-        return "it needs the figures, the sentence and what was published"
+        return "it needs the figures, the sentence and the published result"
     if measured and (not claim.scenario or not (claim.op or claim.each_op)):
-        return "what is measured needs a scenario and an operation"
+        return "a measured claim needs a scenario and an operation"
     if shown and not (claim.shown_by and claim.why):
-        return "a verdict needs what shows it, and why"
+        return "a verdict needs its evidence, and a reason"
     if measured == shown and not (claim.cannot and not measured):
         return "it is either measured, or shown, or cannot be tested"
     return (
         ""
         if claim.to is not None or not (claim.each_to or claim.each_pair)
-        else "there is nothing that it is compared with"
+        else "the figure that it is compared with is missing"
     )

@@ -24,7 +24,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add the command to the program's commands."""
     judging = commands.add_parser(
         "verdicts",
-        help="what the papers claim beside the results: writes docs/reproduction.md",
+        help="the papers' claims beside the results: writes docs/reproduction.md",
         epilog="Example: python -m experiments verdicts --check",
     )
     judging.add_argument(

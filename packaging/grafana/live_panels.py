@@ -300,7 +300,7 @@ LIVE = (
         (
             Panel(
                 "Objects",
-                "Held by each server, deleted ones included; one that two configurations have "
+                "Held by each server, deleted objects included; an object of two configurations "
                 "counts twice.",
                 gauge("ares_objects"),
                 decimals=0,
@@ -406,8 +406,8 @@ LIVE = (
                 steps=[(GREEN, 0), (YELLOW, 1)],
             ),
             Panel(
-                "The move that it makes",
-                "Objects seen to, and all that are known, of the domain that it moves now.",
+                "The present move of the autopilot",
+                "Objects moved, and all known objects, of the domain that the autopilot moves now.",
                 [
                     (f"max(ares_autopilot_moved_objects{JOB})", "seen to"),
                     (f"max(ares_autopilot_move_objects{JOB})", "all"),
@@ -417,8 +417,8 @@ LIVE = (
             Panel(
                 "Moves, and domains and logs in trouble",
                 "Moves completed since the processes were started, and beside them domains that "
-                "moved to their users; and domains and logs for which something should be done, "
-                "and cannot be: `ares-cli status` says why.",
+                "moved to their users; and domains and logs that need a change which the "
+                "autopilot cannot make: `ares-cli status` says why.",
                 [
                     (f"sum(ares_autopilot_moves_total{JOB})", "moves"),
                     (f"sum(ares_autopilot_follows_total{JOB})", "to users"),

@@ -120,7 +120,7 @@ def test_a_server_left_out_at_first_is_a_spare(module, tmp_path):
             {"servers": [server(0, address="10.0.0.77:7400"), server(1)]},
             "the inventory says address",
         ),
-        ({"members": [MEMBER, MEMBER | {"id": "r1"}]}, "those that it began with"),
+        ({"members": [MEMBER, MEMBER | {"id": "r1"}]}, "keeps its first consensus members"),
         ({"name": "other"}, "is of the cluster 'trial'"),
         ({"durability": "memory"}, "says 'fsync'. A cluster keeps the durability"),
         ({"security": "none"}, "says 'curve'. A cluster keeps the security"),

@@ -86,7 +86,7 @@ def test_who_was_slowed_is_let_go_though_another_leads_by_then(tmp_path, monkeyp
 def test_a_store_whose_leader_is_not_seen_has_no_bad_one(tmp_path, monkeypatch, who):
     monkeypatch.setattr(round_faults, "leads", lambda _: False)
     testbed = Asked()
-    with pytest.raises(RoundFailed, match="nobody was seen to lead etcd"):
+    with pytest.raises(RoundFailed, match="no leader was seen of etcd"):
         befall(tmp_path, testbed, Fault("crash", at_s=0.0, server=who), "ETCD").require_done()
     assert testbed.asked == []
 

@@ -126,7 +126,7 @@ async def test_a_read_that_finds_nothing_where_a_value_was_is_wrong():
     record, store = Record(), Slow(0.0)
     work = LoopWork(1.0, ["k"], Values(16, 1), record, time.perf_counter() + 30.0, most=1)
     await Coroutines(store, (), store.close).run([ClosedLoop(1, work)])
-    assert list(record.wrong) == ["a read of k returned what no write of it wrote: nothing"]
+    assert list(record.wrong) == ["a read of k returned a value that no write stored: nothing"]
 
 
 def test_percentiles_are_those_of_the_latencies():

@@ -698,7 +698,7 @@ def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
             'claim="c"\n'
             'published="p"\n'
             'verdict="confirmed"',
-            "what shows it",
+            "its evidence",
         ),
         (
             'name="n"\nshort="s"\n'

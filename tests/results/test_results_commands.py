@@ -204,7 +204,7 @@ def test_a_full_disk_is_told_and_the_next_import_goes_on(
         status, _, err = told(
             capsys, "results", "import", tmp_path / "runs", "--into", tmp_path / "r.db"
         )
-    assert (status, "the disk is full; what was imported before is kept" in err) == (1, True)
+    assert (status, "the disk is full; the part imported before is kept" in err) == (1, True)
     [(kept,)] = rows(tmp_path / "r.db", "SELECT count(*) FROM operations")
     assert 1000 <= kept < 4000
     assert imported(tmp_path / "r.db", tmp_path / "runs").operations == 4000 - kept

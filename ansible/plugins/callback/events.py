@@ -15,8 +15,8 @@ type: stdout
 short_description: Lines of JSON instead of text
 description:
   - A line for each play as it begins, and for each host and task as it ends, with C(time),
-    C(event), C(play), C(task), C(host), and C(message) of
-    what failed. Results are not told but for the facts that a task sets.
+    C(event), C(play), C(task), C(host), and the C(message) of a failure. Results are left out,
+    except the facts that a task sets.
 """
 
 MESSAGE_CHARACTERS = 4000

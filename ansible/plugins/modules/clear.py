@@ -11,10 +11,11 @@ module: clear
 short_description: End the processes that files below a directory name, and remove the directory
 description:
   - Every file O(directory)/**/*.pid names a process, as the module M(ares.storage.process) writes
-    it. All are ended at once.
+    it. All these processes are ended at once.
 options:
   directory:
-    description: An absolute path below another directory. It is removed with all that is in it.
+    description: An absolute path below another directory. The directory is removed with its
+      content.
     type: path
     required: true
   stop_s:

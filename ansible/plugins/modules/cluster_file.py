@@ -12,10 +12,10 @@ short_description: Make the cluster file of ares and its secrets, or add servers
 description:
   - Runs on the controller, where the package C(ares-storage) must be installed for the interpreter
     of the task.
-  - A cluster file that is there is kept. Servers of the inventory that it lacks are added, with
-    identities and keys of their own, and keys of
-    O(options) are set in it; all else in it stays. C([initial]) and what is there of other
-    processes is never changed, for clients start from it.
+  - An existing cluster file is kept. Missing servers of the inventory are added, with identities
+    and keys of their own, and the keys of O(options) are set; the rest of the file stays.
+    C([initial]) and the entries of other processes are never changed, because clients start from
+    them.
   - Another O(durability) or O(security) than the file has is refused.
   - No secret is returned. Secrets are files of mode 600 below O(directory).
 options:
@@ -29,7 +29,7 @@ options:
     required: true
   servers:
     description: A dictionary each, with V(id), V(address), V(http), V(data), V(site) and V(spare);
-      a spare one is in no configuration.
+      a spare server is in no configuration.
     type: list
     elements: dict
     required: true
@@ -40,12 +40,13 @@ options:
     elements: dict
     default: []
   durability:
-    description: What a server's acknowledgement outlasts.
+    description: The failures that acknowledged data survives, V(fsync) a restart of servers,
+      V(memory) none of all servers.
     type: str
     choices: [fsync, memory]
     default: fsync
   security:
-    description: V(curve) gives everybody a key.
+    description: V(curve) gives every process and client a key.
     type: str
     choices: [curve, none]
     default: curve
@@ -67,7 +68,7 @@ options:
     elements: str
     default: []
   fresh:
-    description: Begin as another cluster. What is in O(directory) is removed.
+    description: Begin as another cluster. The content of O(directory) is removed.
     type: bool
     default: false
 author:
@@ -296,8 +297,8 @@ def refuse_other(parameters: dict, values: dict, there: dict, given: dict, path:
                 )
     if members := [one["id"] for one in parameters["members"] if one["id"] not in there]:
         raise ValueError(
-            f"{', '.join(members)}: the consensus members of a cluster are those that it began "
-            "with; nothing was changed"
+            f"{', '.join(members)}: a cluster keeps its first consensus members; nothing was "
+            "changed"
         )
     if values["name"] != parameters["name"]:
         raise ValueError(
@@ -438,9 +439,9 @@ def act(module: AnsibleModule) -> dict:
         return extend(parameters, path, module.check_mode) | {"path": str(path)}
     if parameters["passed_over"]:
         raise ValueError(
-            f"there is no {path} yet, and a new one is made of all hosts. Run this once without "
-            f"--limit, which leaves out {', '.join(sorted(parameters['passed_over']))}. Nothing "
-            "was made"
+            f"there is no {path} yet, and a new file is made from all hosts. Run this once "
+            f"without --limit, which leaves out {', '.join(sorted(parameters['passed_over']))}. "
+            "Nothing was made"
         )
     for name in ("keys", "secrets"):  # from a run that ended before the file was written
         if not module.check_mode:

@@ -7,20 +7,20 @@ DOCUMENTATION = r"""
 module: place
 short_description: Make directories and write small files, all of one owner
 description:
-  - Files are written beside the old ones and renamed, so nobody sees half of one.
-  - Contents are never told, for secrets are among them.
+  - Files are written beside the old files and renamed, so that no process reads half of a file.
+  - Contents are never returned, because they include secrets.
 options:
   owner:
-    description: Whose they are. Empty is who runs the module.
+    description: Owner of the directories and files. Empty for the user of the module.
     type: str
     default: ''
   directories:
-    description: A dictionary of modes, such as V(0700), by path. Missing parents are made, and are
-      for everybody to read.
+    description: A dictionary of modes, such as V(0700), by path. Missing parents are made, readable
+      for all users.
     type: dict
     default: {}
   files:
-    description: What files hold, by path.
+    description: Contents of files, by path.
     type: dict
     default: {}
   modes:
@@ -42,7 +42,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 paths:
-  description: What was made or changed.
+  description: Paths that were made or changed.
   type: list
   elements: str
   returned: always

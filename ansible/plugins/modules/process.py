@@ -10,10 +10,10 @@ DOCUMENTATION = r"""
 module: process
 short_description: Start, stop, restart or look at a process, without a service manager
 description:
-  - Runs a command in a session of its own, with its output in a file. It outlives the connection.
-  - The file O(pid_file) has its pid in the first word, then when it started and in which run of the
-    machine, so that no other process that has
-    the pid later is taken for it.
+  - Runs a command in a session of its own, with its output in a file. The command outlives the
+    connection.
+  - The file O(pid_file) has its pid in the first word, then the time of its start and the run of
+    the machine, so that a later process with the same pid is not taken for it.
 options:
   pid_file:
     description: The file that names the process. Its directory must be there.
@@ -29,11 +29,11 @@ options:
     type: list
     elements: str
   log:
-    description: Where its standard output and error go, at the end of what is there.
+    description: The file that gets its standard output and error, at the end.
     type: path
   exit_status:
-    description: A file that gets the exit status of the command once it has ended by itself.
-      Whatever is there is removed at the start.
+    description: A file that gets the exit status of the command once it has ended by itself. An old
+      file is removed at the start.
     type: path
   once:
     description: A command that ends by itself. It is not started again where O(exit_status) says
@@ -45,7 +45,8 @@ options:
     type: dict
     default: {}
   user:
-    description: Who runs it, with its first group. Empty is who runs the module.
+    description: The user of the process, with the user's first group. Empty for the user of the
+      module.
     type: str
     default: ''
   directory:
@@ -57,20 +58,20 @@ options:
     type: float
     default: 30
   needs:
-    description: What has to be on the host before it is started, C(path), a pattern or the name of
-      a program, and C(how) to get it.
+    description: Files and programs that the process needs on the host. C(path) is a pattern or the
+      name of a program, and C(how) tells how to get it.
     type: list
     elements: dict
     default: []
   ready:
     description:
-      - How the process says that it serves, which is waited for. C(address) is where, as HOST:PORT;
-        C(send) is sent there, and C(expect) is a regular
-        expression that the answer must match. Without them a connection is enough.
+      - A check that the process serves; the module waits for it. C(address) is HOST:PORT; C(send)
+        is sent there, and C(expect) is a regular expression that the answer must match. Without
+        both a connection is enough.
     type: dict
     default: {}
   ready_s:
-    description: How long that may take. It ends at once where the process has ended.
+    description: Seconds to wait for O(ready). The module fails at once if the process has ended.
     type: float
     default: 120
   ended_s:
@@ -101,7 +102,7 @@ pid:
   type: int
   returned: always
 status:
-  description: What the file O(exit_status) says, or null.
+  description: Content of the file O(exit_status), or null.
   type: int
   returned: always
 """

@@ -10,10 +10,10 @@ DOCUMENTATION = r"""
 module: round
 short_description: Begin a round of an experiment on a host
 description:
-  - Ends what the round before left, removes O(directory), makes it again with the directories
-    C(config), C(logs) and C(run), writes files, starts
-    processes and waits until all of them serve. One call does it, as every call costs a host and
-    the controller a third of a second of processor.
+  - Ends the processes of the round before, removes O(directory), makes it again with the
+    directories C(config), C(logs) and C(run), writes files, starts processes and waits until all of
+    them serve. One call does it, as every call costs a host and the controller a third of a second
+    of processor.
 options:
   directory:
     description: The place of the round on this host, an absolute path below another directory. It
@@ -21,24 +21,24 @@ options:
     type: path
     required: true
   data:
-    description: Where processes keep their data. It is removed with all that is in it, too.
+    description: The directory of the processes' data. It is removed with its content, too.
     type: path
     required: true
   user:
-    description: Who runs the processes and owns the files. Made if it is not there; passed over by
-      who is not root.
+    description: User of the processes and owner of the files. Made if missing; ignored without
+      root.
     type: str
     default: ares
   files:
-    description: What files hold, by their paths below O(directory), or absolute ones below O(data).
-      Only the user reads them.
+    description: Contents of files, by paths below O(directory), or absolute paths below O(data).
+      Only the user can read them.
     type: dict
     default: {}
   processes:
     description:
-      - Dictionaries with C(name), C(command), C(needs) and C(ready); these two are those of
-        M(ares.storage.process). The file C(run/NAME.pid) names
-        the process, and C(logs/NAME.out) has what it says.
+      - Dictionaries with C(name), C(command), C(needs) and C(ready), the last two as in
+        M(ares.storage.process). The file C(run/NAME.pid) names the process, and C(logs/NAME.out)
+        has its output.
     type: list
     elements: dict
     default: []
