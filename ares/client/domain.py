@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_args
 
-from ares.client.runner import Runner
+from ares.client.runner import Runner, unreported
 from ares.engine.effects import Operation
 from ares.engine.jobs import Key
 from ares.fragment.read import FileProgress
@@ -77,9 +77,8 @@ class Domain:
             operation,
             label,
             self._timeout(timeout_s),
-            idle=True,
             key=key,
-            progress=progress,
+            progress=progress or unreported,
             size=size,
         )
 

@@ -190,7 +190,7 @@ class Manager(DomainDirectory):
             async for name in self.list_named(FOLLOWING_PREFIX, timeout_s)
         ]
 
-    async def reconfigure(
+    async def reconfigure(  # noqa: PLR0913  # public interface
         self,
         configuration: Configuration,
         *,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ares.consensus.port import Consensus
 from ares.dap.primitives import DataResult
 from ares.engine.effects import Agree, Announce, Operation
-from ares.engine.jobs import Key, OperationLabel, OperationRecorder, Task
+from ares.engine.jobs import Key, OperationLabel, Task
 from ares.engine.room import Room, Waiter
 from ares.engine.session import SESSION_TICK_S, Session
 from ares.model.codec import Frame
@@ -57,6 +57,10 @@ ASKING = "asking the consensus service"
 Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
+
+
+def unreported(progress: object) -> None:
+    """Take a report of progress, and tell no caller."""
 
 
 class Runner:
@@ -124,17 +128,17 @@ class Runner:
         label: object,
         timeout_s: float,
         *,
-        idle: bool = False,
         key: Key | None = None,
         progress: Callable[[Any], None] | None = None,
-        recording: OperationRecorder | None = None,
         size: int = 0,
     ) -> Result:
         """Return the operation's result, or raise its error.
 
-        Cancelling ends the operation; a write may have taken effect or not. ``size``: bytes of room
-        for which the operation waits; 0: no wait, because the operation may free a cluster. Raises
-        :class:`BadInput` on an event loop other than the connection's.
+        Cancelling ends the operation; a write may have taken effect or not. With ``progress``,
+        which is called with the operation's reports, ``timeout_s`` bounds a standstill, not the
+        whole. ``size``: bytes of room for which the operation waits; 0: no wait, because the
+        operation may free a cluster. Raises :class:`BadInput` on an event loop other than the
+        connection's.
         """
         self.check_loop()
         if self._closed:
@@ -142,56 +146,35 @@ class Runner:
         if size:
             timeout_s = await self.enter(size, label, timeout_s)
             try:
-                return await self.run(
-                    operation,
-                    label,
-                    timeout_s,
-                    idle=idle,
-                    key=key,
-                    progress=progress,
-                    recording=recording,
-                )
+                return await self.run(operation, label, timeout_s, key=key, progress=progress)
             finally:
                 self.room.leave(size)
-        if (
-            self._tracer is not None
-            and recording is None
-            and (traced := self._tracer.begin(label)) is not None
-        ):
-            try:
-                result = await self.run(
-                    operation,
-                    label,
-                    timeout_s,
-                    idle=idle,
-                    key=key,
-                    progress=progress,
-                    recording=traced.recording,
-                )
-            except BaseException as error:
-                self._tracer.end(traced, None, error)
-                raise
-            self._tracer.end(traced, result, None)
-            return result
+        tracer = self._tracer
+        traced = None if tracer is None else tracer.begin(label)
         future: asyncio.Future[Result] = self._loop.create_future()
-        done = partial(_settle, future)
         job = self.session.start(
             operation,
             label,
             monotonic(),
             timeout_s,
-            done,
-            idle=idle,
+            partial(_settle, future),
+            idle=progress is not None,
             key=key,
             progress=progress,
-            recording=recording,
+            recording=None if traced is None else traced.recording,
         )
         self.schedule()
         try:
-            return await future
-        except asyncio.CancelledError:
-            self.session.cancel(job)
+            result = await future
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                self.session.cancel(job)
+            if tracer is not None and traced is not None:
+                tracer.end(traced, None, error)
             raise
+        if tracer is not None and traced is not None:
+            tracer.end(traced, result, None)
+        return result
 
     async def enter(self, size: int, label: object, timeout_s: float) -> float:
         """Take room for ``size`` bytes, which the caller gives back. Return the time left.

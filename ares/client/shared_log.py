@@ -197,8 +197,7 @@ class Log(Domain):
             OPERATION_BYTES + reply_bytes,
             self._timeout(timeout_s),
             self._start_read,
-            first,
-            upto,
+            (first, upto),
             manner,
         )
 
@@ -208,10 +207,11 @@ class Log(Domain):
         done: Callable[[Any, BaseException | None], None],
         now: float,
         timeout_s: float,
-        first: int,
-        upto: int | None,
+        positions: tuple[int, int | None],
         manner: ReadOptions,
     ) -> None:
+        first, upto = positions
+
         def told(result: Any, error: BaseException | None) -> None:
             if upto is None and error is None:
                 self._entry_bytes = len(result)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ares.client.domain import Identify, ObjectDomain
 from ares.client.file import File
-from ares.client.runner import Runner
+from ares.client.runner import Runner, unreported
 from ares.dap.primitives import DataResult
 from ares.engine.jobs import OperationLabel
 from ares.engine.room import OBJECT_OPERATION_BYTES, SMALL_REPLY_BYTES, UNKNOWN_REPLY_BYTES
@@ -318,7 +318,7 @@ class ObjectStore(ObjectDomain):
         while after is not None:
             operation = list_objects(self._view, after, prefix)
             names, after = await self._runner.run(
-                operation, what, self._timeout(timeout_s), idle=True
+                operation, what, self._timeout(timeout_s), progress=unreported
             )
             for name in names:
                 yield name

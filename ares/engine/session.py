@@ -124,7 +124,7 @@ class Session:
 
     # -- jobs --------------------------------------------------------------------------------------
 
-    def start(
+    def start(  # noqa: PLR0913  # a struct of them costs 0.9 us an operation
         self,
         operation: Operation[Any],
         label: object,

@@ -80,39 +80,21 @@ class RecordedSession(Session):
         objects = small_objects(self, view, shell)
         return None if objects is None else _RecordedObjects(objects, self, view)
 
-    def begin(self, handle, operation: Began, label, now, timeout_s, idle=False, key=None) -> None:
-        """Begin an operation, in the core or in Python; ``handle`` is for cancelling."""
-        self._numbers[handle] = len(self._numbers)
-        self.course.append(("begin", operation, label, now, timeout_s, idle, key))
+    def begin(self, handle, operation: Began, *asked, idle=False, key=None) -> None:
+        """Begin an operation, in the core or in Python; ``handle`` is for cancelling.
 
-    def start(
-        self,
-        operation,
-        label,
-        now,
-        timeout_s,
-        done,
-        *,
-        idle=False,
-        key=None,
-        progress=None,
-        recording=None,
-    ):
+        ``asked``: label, now, timeout_s.
+        """
+        self._numbers[handle] = len(self._numbers)
+        self.course.append(("begin", operation, *asked, idle, key))
+
+    def start(self, operation, label, now, timeout_s, done, **options):
         began = Began(
             operation.gi_code, operation.gi_frame.f_globals, dict(operation.gi_frame.f_locals)
         )
-        job = super().start(
-            operation,
-            label,
-            now,
-            timeout_s,
-            done,
-            idle=idle,
-            key=key,
-            progress=progress,
-            recording=recording,
-        )
-        self.begin(job, began, label, now, timeout_s, idle, key)
+        job = super().start(operation, label, now, timeout_s, done, **options)
+        about = {name: options[name] for name in ("idle", "key") if name in options}
+        self.begin(job, began, label, now, timeout_s, **about)
         return job
 
     def cancel(self, job) -> None:
