@@ -101,6 +101,7 @@ def test_a_handover_is_bounded_and_tells_the_longest() -> None:
     assert min(merge([(note, 0.0)], 1.0, 1.0).absent.values()) == 100 - HANDOVER_ROWS_MAX
 
 
+@pytest.mark.slow
 @given(
     st.binary(max_size=200)
     | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(msgspec.msgpack.encode)

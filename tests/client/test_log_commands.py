@@ -177,6 +177,7 @@ def test_without_asyncio(cli: Cli, log: str) -> None:
         ] == [log]
 
 
+@pytest.mark.slow
 def test_keys_say_who_may_read_append_and_move(tmp_path: Path) -> None:
     for cli in running_cluster(tmp_path / "cluster", "--security", "curve"):
         keys = {

@@ -38,6 +38,7 @@ async def check(client: RemoteConsensus, decided: list[Decided]) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_a_leader_killed_in_a_stream_of_proposals(processes: MemberProcesses) -> None:
     processes.start(*MEMBERS)
     rivals = {ALICE: processes.client(R0, R1, R2), BOB: processes.client(R2, R1, R0)}

@@ -140,6 +140,7 @@ async def test_members_with_another_password_are_not_heard(members: LocalMembers
         await stranger.close()
 
 
+@pytest.mark.slow
 async def test_many_at_once_rewrite_no_applied_entry(
     members: LocalMembers, caplog: pytest.LogCaptureFixture
 ) -> None:

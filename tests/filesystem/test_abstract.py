@@ -27,14 +27,17 @@ class InOneDomain(Fixtures):
         return make()
 
 
+@pytest.mark.slow
 class TestCopy(abstract.AbstractCopyTests, InOneDomain):
     pass
 
 
+@pytest.mark.slow
 class TestGet(abstract.AbstractGetTests, InOneDomain):
     pass
 
 
+@pytest.mark.slow
 class TestPut(abstract.AbstractPutTests, InOneDomain):
     pass
 

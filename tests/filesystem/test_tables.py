@@ -28,6 +28,7 @@ def pyarrow() -> Any:
     )
 
 
+@pytest.mark.slow
 def test_pandas_writes_and_reads_csv(pandas: Any, options: dict[str, Any], here: str) -> None:
     frame = pandas.DataFrame({"name": ["a", "b"], "size": [1, 2]})
     frame.to_csv(f"ares://{here}/t.csv", index=False, storage_options=options)

@@ -10,6 +10,8 @@ from ares.replica.configuration_state import ConfigurationState
 
 from .cluster import Cluster
 
+pytestmark = pytest.mark.slow
+
 FILES = 300
 
 

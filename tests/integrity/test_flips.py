@@ -20,7 +20,7 @@ FLIPS = 25
 """Number of flips for each kind of place and each seed."""
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)])
 def life(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("life") / "j"
     return directory, story(directory, seed=request.param)

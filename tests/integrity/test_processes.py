@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 FLIPS = 40
 
 
-@pytest.fixture(params=["abd", "ec"])
+@pytest.fixture(params=[pytest.param("abd", marks=pytest.mark.slow), "ec"])
 def cluster(request, tmp_path, monkeypatch):
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", f"file:{tmp_path}/%p.spans")
     directory = tmp_path / "c"

@@ -226,7 +226,9 @@ def test_an_anchor_that_cannot_be_read_is_damage(directory):
         refused(directory, "it cannot be read")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))]
+)
 def test_after_a_crash_at_any_moment_it_starts_and_without_its_last_segment_it_forgets_nothing(
     tmp_path, seed
 ):

@@ -140,6 +140,7 @@ def asked(address: str, query: str) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus"
 )
@@ -167,6 +168,7 @@ def not_as_expected(prometheus: str) -> Iterator[tuple[str, list[float]]]:
             yield title, values
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus"
 )

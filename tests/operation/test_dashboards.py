@@ -263,6 +263,7 @@ def test_prometheus_takes_the_rules_and_the_configuration():
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @needs_promtool
 def test_alerts_are_raised_when_they_should_be(tmp_path):
     """Prometheus' own tests of rules: a healthy cluster raises no alert.

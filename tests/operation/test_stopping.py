@@ -142,6 +142,7 @@ def test_a_server_that_is_stopped_under_load_ends_well_and_no_client_notices(mak
     load.check()
 
 
+@pytest.mark.slow
 def test_servers_that_are_stopped_one_after_the_other_lose_nothing(make):
     cluster = make("--servers", "3", "--consensus", "0", "--durability", "fsync")
     cluster.start("server", "s0", "s1", "s2")

@@ -19,13 +19,15 @@ from .schedules import (
     broken_uniqueness,
 )
 
-SEEDS = range(60)
 
-
-@pytest.fixture(scope="module")
-def histories():
+@pytest.fixture(
+    scope="module",
+    params=[range(20), pytest.param(range(20, 60), marks=pytest.mark.slow)],
+    ids=["few", "many"],
+)
+def histories(request):
     """Make histories of a few dozen operations each, reconfigurations among them."""
-    made = [Schedule(seed).run() for seed in SEEDS]
+    made = [Schedule(seed).run() for seed in request.param]
     indices = {done.cseq.lambda_ for history in made for done in history}
     assert max(indices) >= 4, "the schedules must reconfigure"
     assert any(done.cseq.mu < done.cseq.lambda_ for history in made for done in history), (

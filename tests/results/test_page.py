@@ -324,6 +324,7 @@ def many_operations(path: Path, runs: int, operations: int) -> None:
         database.execute("COMMIT")
 
 
+@pytest.mark.slow
 def test_a_run_of_many_operations_makes_no_large_page(tmp_path):
     many_operations(tmp_path / "many.db", 1, 200_000)
     page = page_of(tmp_path / "many.db")
@@ -338,6 +339,7 @@ def test_a_run_of_many_operations_makes_no_large_page(tmp_path):
     assert_same_figures(data, tmp_path / "many.db")
 
 
+@pytest.mark.slow
 def test_many_runs_make_no_large_page(tmp_path):
     many_operations(tmp_path / "many.db", 2_100, 40)
     page = page_of(tmp_path / "many.db")

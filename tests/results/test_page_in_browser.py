@@ -12,6 +12,8 @@ from . import browser
 from .runs_on_disk import line, some_runs, span, write_run
 from .test_page import HOSTILE, data_of, imported, page_file, page_of
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.skipif(browser.program() is None, reason=browser.MISSING)
 
 # Pairs of overlapping texts of a picture.

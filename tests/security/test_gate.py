@@ -322,6 +322,7 @@ async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many:
             socket.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["native", "libzmq"])
 async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(
     known: SecretKey, transport: TransportName

@@ -18,6 +18,8 @@ from ares.testing.sim.plan import SCENARIOS, draw
 from ares.testing.sim.run import run_plan
 from ares.testing.sim.simulated_server import SimServer
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 12
 RECONFIGURERS = "g"
 """Beginning of the names of the simulator's reconfigurers."""

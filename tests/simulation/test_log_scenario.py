@@ -13,12 +13,15 @@ from ares.testing.sim.run import drawn, run_plan, shrink
 from ares.testing.sim.shared_log.log_plan import FLAVOURS, LogPlan, draw_log
 from tests.simulation.log_controls import LOG_CONTROLS
 
-FIXED_SEEDS = 20
+FEW_SEEDS, FIXED_SEEDS = range(5), range(5, 20)
 
 
 @pytest.mark.parametrize("flavour", range(len(FLAVOURS)))
-def test_fixed_seeds_are_clean(flavour):
-    for seed in range(flavour, flavour + FIXED_SEEDS * len(FLAVOURS), len(FLAVOURS)):
+@pytest.mark.parametrize(
+    "numbers", [FEW_SEEDS, pytest.param(FIXED_SEEDS, marks=pytest.mark.slow)], ids=["few", "more"]
+)
+def test_fixed_seeds_are_clean(flavour, numbers):
+    for seed in (flavour + number * len(FLAVOURS) for number in numbers):
         assert run_plan(draw_log(seed)).violation is None, (
             f"python -P -m ares.testing.sim --scenario log --seed {seed} --story"
         )

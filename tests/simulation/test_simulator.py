@@ -11,7 +11,7 @@ from ares.testing.sim.plan import SCENARIOS, SimPlan, draw
 from ares.testing.sim.run import run_plan, shrink
 from tests.simulation.controls import CONTROLS, hunt
 
-FIXED_SEEDS = 25
+FEW_SEEDS, FIXED_SEEDS = range(6), range(6, 25)
 
 ONCE_FAILED = sorted((Path(__file__).parent / "once_failed").glob("*.json"))
 """Plans (made smaller) that broke a promise in the past.
@@ -21,8 +21,11 @@ Plans are kept because the draws of a seed change with the scenarios.
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-def test_fixed_seeds_are_clean(scenario):
-    for seed in range(FIXED_SEEDS):
+@pytest.mark.parametrize(
+    "seeds", [FEW_SEEDS, pytest.param(FIXED_SEEDS, marks=pytest.mark.slow)], ids=["few", "more"]
+)
+def test_fixed_seeds_are_clean(scenario, seeds):
+    for seed in seeds:
         verdict = run_plan(draw(seed, scenario))
         assert verdict.violation is None, (
             f"python -P -m ares.testing.sim --scenario {scenario} --seed {seed} --story"

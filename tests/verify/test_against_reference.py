@@ -36,6 +36,7 @@ def disagreement(accepts, events):
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=2000)
 @given(
     st.randoms(use_true_random=False),
@@ -47,6 +48,7 @@ def test_agrees_with_the_definition(rng, kind, repeated, size):
     assert disagreement(accepts, KINDS[kind](rng, repeated, size)) == ""
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=1000)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_accepts_what_an_atomic_register_shows(rng, repeated):
@@ -55,6 +57,7 @@ def test_accepts_what_an_atomic_register_shows(rng, repeated):
     assert accepts(events)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=1000)
 @given(st.randoms(use_true_random=False), st.sampled_from(["spoilt", "arbitrary"]), st.booleans())
 def test_the_operations_named_are_a_proof(rng, kind, repeated):

@@ -55,6 +55,7 @@ def test_agrees_with_the_definition(rng, size):
     assert disagreement(accepts, spoilt(rng, *size)) == ""
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(st.randoms(use_true_random=False), SIZES)
 def test_the_operations_named_are_few_and_a_proof(rng, size):
@@ -67,6 +68,7 @@ def test_the_operations_named_are_few_and_a_proof(rng, size):
         assert not is_possible(list({*writes, *violation.events}))
 
 
+@pytest.mark.slow
 def test_agrees_with_the_definition_on_thousands_of_histories():
     """This test is quicker than Hypothesis, which makes failures smaller."""
     for seed in range(4000):
@@ -81,6 +83,7 @@ def test_the_definition_decides_of_most_histories_and_both_ways():
     assert 100 < sum(decided) < 400
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(st.randoms(use_true_random=False), SIZES)
 def test_where_every_version_is_told_they_linearize_the_values(rng, size):
@@ -161,6 +164,7 @@ def test_a_wrong_checker_is_told_from_the_definition(wrong):
     assert any(disagreement(wrong, events) for events in histories)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_operations_on_one_key():
     events = simulated(Random(1), clients=16, each=6250, unknown=0.01, plain=0.02)
     report = check_coverability(events)

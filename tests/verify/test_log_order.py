@@ -28,6 +28,7 @@ def disagreement(events, accepts=lambda events: check_log(events).ok):
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=1500)
 @given(st.randoms(use_true_random=False), st.sampled_from([3, 6, 9]), st.booleans())
 def test_agrees_with_the_definition(rng, size, batches):
@@ -131,6 +132,7 @@ def test_entries_that_came_twice_cannot_be_judged():
         check_log([A, structs.replace(B, entries=("x",))])
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_operations():
     events = large(Random(1), 100_000)
     assert check_log(events).ok

@@ -129,6 +129,7 @@ def definition(events):
     return True
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=1000)
 @given(st.randoms(use_true_random=False), st.integers(1, 8))
 def test_agrees_with_the_definition(rng, spread):
