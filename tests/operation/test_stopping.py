@@ -158,6 +158,7 @@ def test_servers_that_are_stopped_one_after_the_other_lose_nothing(make):
         assert cluster.end(id)[0] == 0
 
 
+@pytest.mark.slow
 def test_what_the_only_server_acknowledged_while_it_stopped_is_there(make):
     cluster = make(
         "--servers", "1", "--consensus", "0", "--durability", "fsync", "--allow-no-faults"

@@ -221,6 +221,7 @@ def test_one_view_for_a_pipe(cli: Cli) -> None:
     assert "q quits" not in shown
 
 
+@pytest.mark.slow
 def test_one_view_for_scripts(cli: Cli, reader: Path) -> None:
     names = [f"k{number}" for number in range(12)]
     program = (

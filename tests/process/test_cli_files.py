@@ -121,6 +121,7 @@ def test_edits_of_different_blocks_both_prevail(cli: Cli, tmp_path: Path) -> Non
         assert copy.path.read_bytes() == both
 
 
+@pytest.mark.slow
 def test_get_does_not_overwrite_what_was_edited(cli: Cli, tmp_path: Path) -> None:
     """This holds after a put and after a get; the content put or brought can be replaced."""
     ann, bob = two_copies(cli, tmp_path, "mine to lose")
@@ -148,6 +149,7 @@ def test_get_does_not_overwrite_what_was_edited(cli: Cli, tmp_path: Path) -> Non
     assert bob.path.read_bytes() == ann.path.read_bytes()
 
 
+@pytest.mark.slow
 def test_get_does_not_overwrite_a_file_that_it_knows_nothing_of(cli: Cli, tmp_path: Path) -> None:
     ann = Copy(cli, tmp_path / "ann.bin", "unknown")
     ann.path.write_bytes(content())
@@ -173,6 +175,7 @@ def test_get_does_not_overwrite_a_file_that_it_knows_nothing_of(cli: Cli, tmp_pa
     cli.ok("rm", "unknown", "--domain", "default")
 
 
+@pytest.mark.slow
 def test_get_after_a_conflict_overwrites_only_what_was_given_up(cli: Cli, tmp_path: Path) -> None:
     _, bob, theirs = in_conflict(cli, tmp_path, "given up")
     bob.put(status=1)
@@ -182,6 +185,7 @@ def test_get_after_a_conflict_overwrites_only_what_was_given_up(cli: Cli, tmp_pa
     assert bob.path.read_bytes() == edited(theirs, 150_000, b"bob alone")
 
 
+@pytest.mark.slow
 def test_two_copies_on_one_machine_do_not_take_each_others_base(cli: Cli, tmp_path: Path) -> None:
     ann, bob = two_copies(cli, tmp_path, "apart")
     ann.edit(10_000, b"ann was here")
@@ -207,6 +211,7 @@ def in_conflict(cli: Cli, tmp_path: Path, name: str) -> tuple[Copy, Copy, bytes]
     return ann, bob, theirs
 
 
+@pytest.mark.slow
 def test_a_conflict_names_the_range_and_what_to_do(cli: Cli, tmp_path: Path) -> None:
     _, bob, theirs = in_conflict(cli, tmp_path, "dir/conflict")
     done = cli.run("put", bob.path, "dir/conflict")
@@ -235,6 +240,7 @@ def test_mine_replaces_theirs(cli: Cli, tmp_path: Path) -> None:
     assert bob.put()["moved_bytes"] == 0
 
 
+@pytest.mark.slow
 def test_theirs_is_left_and_fetched(cli: Cli, tmp_path: Path) -> None:
     _, bob, theirs = in_conflict(cli, tmp_path, "theirs")
     done = cli.run("put", bob.path, "theirs", "--theirs")
@@ -246,6 +252,7 @@ def test_theirs_is_left_and_fetched(cli: Cli, tmp_path: Path) -> None:
     assert bob.put()["conflicts"] == []
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_conflict_are_saved(cli: Cli, tmp_path: Path) -> None:
     _, bob, theirs = in_conflict(cli, tmp_path, "../odd name")
     told = bob.put("--save-conflicts", tmp_path / "saved/here", status=1)
@@ -262,6 +269,7 @@ def test_both_sides_of_a_conflict_are_saved(cli: Cli, tmp_path: Path) -> None:
     assert "is not a directory" in cli.fails(2, "put", bob.path, "x", "--save-conflicts", bob.path)
 
 
+@pytest.mark.slow
 def test_an_atomic_file_is_replaced_whole_or_not(cli: Cli, tmp_path: Path) -> None:
     ann, bob = (Copy(cli, tmp_path / f"{who}.bin", "atomic") for who in ("ann", "bob"))
     ann.path.write_bytes(content())
@@ -285,6 +293,7 @@ def test_an_atomic_file_is_replaced_whole_or_not(cli: Cli, tmp_path: Path) -> No
     }
 
 
+@pytest.mark.slow
 def test_what_a_file_is_stays(cli: Cli, tmp_path: Path) -> None:
     ann = Copy(cli, tmp_path / "ann.bin", "kind")
     ann.path.write_bytes(content())
@@ -312,6 +321,7 @@ def test_streams(cli: Cli, tmp_path: Path) -> None:
     assert "name a FILE" in json.loads(done.stderr)["error"]
 
 
+@pytest.mark.slow
 def test_a_link_stays_a_link_and_a_mode_a_mode(cli: Cli, tmp_path: Path) -> None:
     cli.ok("put", "-", "link", stdin=b"new")
     target = tmp_path / "target"
@@ -357,6 +367,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(cli: Cli, tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_no_space(cli: Cli, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
@@ -376,6 +387,7 @@ def test_no_space(cli: Cli, tmp_path: Path) -> None:
     assert cli.ok("get", "space", "-") == content()
 
 
+@pytest.mark.slow
 def test_listing_and_deleting(cli: Cli, tmp_path: Path) -> None:
     ann = Copy(cli, tmp_path / "ann.bin", "list/a")
     ann.path.write_bytes(content())
@@ -401,6 +413,7 @@ def test_listing_and_deleting(cli: Cli, tmp_path: Path) -> None:
     assert cli.ok("get", "list/a", "-") == content()
 
 
+@pytest.mark.slow
 def test_deleted_by_somebody_else(cli: Cli, tmp_path: Path) -> None:
     ann = Copy(cli, tmp_path / "ann.bin", "gone")
     ann.path.write_bytes(content())
@@ -419,6 +432,7 @@ def test_deleted_by_somebody_else(cli: Cli, tmp_path: Path) -> None:
     assert cli.ok("get", "gone", "-") == ann.path.read_bytes()
 
 
+@pytest.mark.slow
 def test_many_files_of_one_domain(cli: Cli, tmp_path: Path) -> None:
     cli.ok("domain", "create", "many")
     for place in ("many", "default"):
@@ -438,6 +452,7 @@ def test_many_files_of_one_domain(cli: Cli, tmp_path: Path) -> None:
     assert set(cli.json("collect")["domains"]) >= {"default", "many"}
 
 
+@pytest.mark.slow
 def test_a_file_moves_and_is_put_meanwhile_by_who_did_not_know(cli: Cli, tmp_path: Path) -> None:
     ann, bob = two_copies(cli, tmp_path, "moving")
     [moved] = cli.json(
@@ -451,6 +466,7 @@ def test_a_file_moves_and_is_put_meanwhile_by_who_did_not_know(cli: Cli, tmp_pat
     assert "file/NAME" in cli.ok("reconfig", "--help").decode()
 
 
+@pytest.mark.slow
 def test_domains_of_files_do_not_flood_anybody(cli: Cli) -> None:
     cli.ok("put", "-", "flood", stdin=b"x")
     for words in (["status"], ["domain", "ls"]):
@@ -511,6 +527,7 @@ def test_ctrl_c_in_the_middle_of_a_put(
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
 
+@pytest.mark.slow
 def test_a_file_that_grows_while_it_is_put(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -530,6 +547,7 @@ def test_a_file_that_grows_while_it_is_put(
     assert cli.run("put", log, "grows").stderr == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status", "background"),
     [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, False), (signal.SIGTERM, 143, True)],
@@ -586,6 +604,7 @@ def test_a_file_without_a_quorum_is_seen_and_said(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_conflict_that_was_saved_is_settled_by_a_plain_put_over_what_was_seen(cli, tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.write_bytes(b"a" * 1000)
@@ -616,6 +635,7 @@ def test_a_conflict_that_was_saved_is_settled_by_a_plain_put_over_what_was_seen(
     assert run("ours", "get", "settled", "-").stdout == ours.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_file_that_was_deleted_and_made_again_is_told_as_replaced(cli, tmp_path):
     local = tmp_path / "local"
     local.write_bytes(b"mine")

@@ -73,6 +73,7 @@ def test_an_output_file_appears_complete_and_keeps_its_mode(cli: Cli, tmp_path: 
     assert not Path("/dev/null").is_file()
 
 
+@pytest.mark.slow
 def test_where_there_was_no_room_is_named(cli: Cli) -> None:
     cli.ok("write", "full", stdin=b"x")
     assert (
@@ -194,6 +195,7 @@ def test_a_configuration_that_makes_no_sense_is_wrong_usage(
     assert why in cli.fails(2, *command, *words)
 
 
+@pytest.mark.slow
 def test_somebody_else_was_first(mortal: Cli) -> None:
     cli = mortal
 
@@ -259,6 +261,7 @@ def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
     )
 
 
+@pytest.mark.slow
 def test_status_when_nobody_is_left(mortal: Cli) -> None:
     for id in ("s0", "s1", "s2", "s3", "r0", "r1", "r2"):
         mortal.kill(id)
@@ -295,6 +298,7 @@ def test_a_restarted_server_counts_if_it_remembers(tmp_path: Path, durability: s
         assert (told["servers"]["s0"]["stored"] is None) == (durability == "memory")
 
 
+@pytest.mark.slow
 def test_status_tells_what_disks_hold(mortal: Cli) -> None:
     cli = mortal
     cli.ok("write", "large", stdin=bytes(3 << 20))

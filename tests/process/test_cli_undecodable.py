@@ -21,7 +21,7 @@ from ares.model.tag import Tag, number_max
 
 from .command_line import Cli, running_cluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 HOSTILE = ClientId(77)
 

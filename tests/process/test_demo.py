@@ -76,6 +76,7 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert not any(runs(pid) for pid in told["steps"][0]["pids"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
@@ -97,6 +98,7 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_step_that_fails_fails_the_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

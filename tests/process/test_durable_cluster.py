@@ -84,6 +84,7 @@ def test_nothing_acknowledged_is_lost_when_all_servers_are_killed_again_and_agai
         assert {key: store.read(key) for key in acknowledged} == acknowledged
 
 
+@pytest.mark.slow
 def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers):
     with ares.connect_blocking(directory / "cluster.toml") as store:
         store.write("key", b"value")
@@ -114,6 +115,7 @@ def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers
         assert store.read("key") == b"value"
 
 
+@pytest.mark.slow
 def test_a_server_without_its_segments_is_refused_until_they_are_back(directory, servers):
     """The server would begin empty under the old identity."""
     with ares.connect_blocking(directory / "cluster.toml") as store:
@@ -154,6 +156,7 @@ def test_a_server_without_its_segments_is_refused_until_they_are_back(directory,
         assert store.read("key") == b"value" * 3000
 
 
+@pytest.mark.slow
 def test_down_and_up_again_keeps_everything(tmp_path):
     directory, file = tmp_path / "c", tmp_path / "c" / "cluster.toml"
     cli("init", directory, "--base-port", "0")
@@ -167,6 +170,7 @@ def test_down_and_up_again_keeps_everything(tmp_path):
         cli("down", directory)
 
 
+@pytest.mark.slow
 def test_up_starts_what_does_not_run(tmp_path):
     directory, file = tmp_path / "c", tmp_path / "c" / "cluster.toml"
     cli("init", directory, "--servers", "3", "--consensus", "1", "--base-port", "0")

@@ -147,6 +147,7 @@ async def _appends_and_kills(cluster: Cli, servers: Servers) -> None:
             assert await log.read(position) == entry
 
 
+@pytest.mark.slow
 def test_a_log_takes_disk_and_no_memory_and_a_trim_gives_the_disk_back(cluster, servers, capsys):
     asyncio.run(_large_log(cluster, servers, LOG_MIB))
     with capsys.disabled():
@@ -198,6 +199,7 @@ def test_what_rotted_is_read_from_others_and_a_start_refuses_it(cluster, servers
         assert words in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_start_without_a_log_is_refused(cluster, servers):
     cluster.ok("log", "create", "events", "--servers", ",".join(CHAIN))
     cluster.ok("log", "append", "events", "-", stdin=b"acknowledged")

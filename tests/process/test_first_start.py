@@ -105,6 +105,7 @@ def test_an_emptied_server_is_refused_until_it_is_told_to_forget(cluster: Path) 
     assert once(cluster, "server", "s1") != known
 
 
+@pytest.mark.slow
 def test_an_emptied_server_begins_anew_where_it_was_prepared_for_that(cluster: Path) -> None:
     known = Settings.load(cluster / "cluster.toml").servers[ServerId("s1")].identity
     once(cluster, "server", "s1")
@@ -115,6 +116,7 @@ def test_an_emptied_server_begins_anew_where_it_was_prepared_for_that(cluster: P
     assert known not in {once(cluster, "server", "s1"), once(cluster, "server", "s1")}
 
 
+@pytest.mark.slow
 def test_a_server_on_another_machine_is_prepared_there(cluster: Path) -> None:
     """The machine has the cluster file, and no directories of `init`.
 
@@ -138,6 +140,7 @@ def test_a_server_on_another_machine_is_prepared_there(cluster: Path) -> None:
     refused(cluster, "consensus", "r1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("s0", "s9"), ("s0",), ("r0",)])
 def test_what_ran_cannot_be_prepared(durable: Path, words: tuple[str, ...]) -> None:
     once(durable, "server", "s0")
@@ -152,6 +155,7 @@ def test_what_ran_cannot_be_prepared(durable: Path, words: tuple[str, ...]) -> N
     assert expected in done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_runs_cannot_be_made_to_forget(durable: Path) -> None:
     assert ares("up", durable, "--detach").returncode == 0
     for id in ("s0", "r0"):
@@ -160,6 +164,7 @@ def test_a_server_that_runs_cannot_be_made_to_forget(durable: Path) -> None:
         assert "is in use by" in done.stderr
 
 
+@pytest.mark.slow
 def test_up_leaves_emptied_processes_out_and_takes_them_back(durable: Path) -> None:
     file = durable / "cluster.toml"
     assert ares("up", durable, "--detach").returncode == 0
@@ -189,6 +194,7 @@ def test_up_leaves_emptied_processes_out_and_takes_them_back(durable: Path) -> N
     assert ares("-c", file, "read", "greeting").stdout == file.read_text()
 
 
+@pytest.mark.slow
 def test_a_member_begins_anew_only_while_all_others_run(durable: Path) -> None:
     for id in ("r0", "r1"):
         once(durable, "consensus", id)
@@ -200,6 +206,7 @@ def test_a_member_begins_anew_only_while_all_others_run(durable: Path) -> None:
     refused(durable, "consensus", "r1", ran=True)
 
 
+@pytest.mark.slow
 def test_the_only_member_cannot_begin_anew(tmp_path: Path) -> None:
     assert (
         ares(
@@ -212,6 +219,7 @@ def test_the_only_member_cannot_begin_anew(tmp_path: Path) -> None:
     assert "no other process has the decisions" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_was_prepared_below_a_mount_point_is_not_believed_when_the_disk_is_missing(
     cluster: Path,
 ) -> None:
@@ -230,6 +238,7 @@ def test_what_was_prepared_below_a_mount_point_is_not_believed_when_the_disk_is_
     assert f"r1 ran there before, says {cluster / 'data/r1.started'}, so" in left_out["r1"]
 
 
+@pytest.mark.slow
 def test_who_ran_is_not_prepared_again_where_everything_was_removed(durable: Path) -> None:
     once(durable, "server", "s0")
     once(durable, "consensus", "r0")
@@ -254,6 +263,7 @@ def test_who_ran_is_not_prepared_again_where_everything_was_removed(durable: Pat
     assert once(durable, "server", "s0") != known
 
 
+@pytest.mark.slow
 def test_a_member_that_began_anew_is_remembered_again(durable: Path) -> None:
     assert ares("up", durable, "--detach").returncode == 0
     os.kill(pids(durable)["r1"], signal.SIGKILL)
@@ -264,6 +274,7 @@ def test_a_member_that_began_anew_is_remembered_again(durable: Path) -> None:
     assert (durable / "data/r1.started").read_text() == "r1\n"
 
 
+@pytest.mark.slow
 def test_afresh_everybody_is_new(cluster: Path) -> None:
     for kind, id in (("server", "s1"), ("consensus", "r1")):
         once(cluster, kind, id)
@@ -279,6 +290,7 @@ def test_afresh_everybody_is_new(cluster: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_init_refuses_what_is_left_of_an_earlier_cluster(durable: Path) -> None:
     once(durable, "server", "s0")
     (durable / "cluster.toml").unlink()

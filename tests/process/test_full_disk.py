@@ -22,7 +22,7 @@ from ares.platform.interpreter import python
 
 from .warm_start import ares_cli
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 DISK_MIB = 10
 BALLAST_BYTES = 3 << 20

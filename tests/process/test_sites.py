@@ -223,6 +223,7 @@ def test_a_move_to_a_site_that_is_cut_off_says_what_stops(two_sites: Cli) -> Non
     assert "to follow" not in cli.ok("status").decode()
 
 
+@pytest.mark.slow
 def test_nothing_moves_to_a_site_that_does_not_answer(two_sites: Cli) -> None:
     cli = two_sites
     cli.ok("domain", "create", "photos", "--site", "far")
@@ -280,6 +281,7 @@ def test_new_clients_of_a_site_that_is_cut_off_find_read_and_write_its_domains(
     cli.ok("domain", "create", "more", "--site", "near")
 
 
+@pytest.mark.slow
 def test_what_default_holds_is_found_after_it_moved_here(two_sites: Cli) -> None:
     """The cluster file names servers that cannot be reached."""
     cli = two_sites
@@ -289,6 +291,7 @@ def test_what_default_holds_is_found_after_it_moved_here(two_sites: Cli) -> None
         assert cli.ok("read", "k", "--site", "near") == b"value"
 
 
+@pytest.mark.slow
 def test_a_forged_memory_of_domains_misleads_nobody(two_sites: Cli, tmp_path: Path) -> None:
     cli = two_sites
     cli.environment |= {"ARES_CACHE": str(tmp_path / "cache"), "ARES_SITE": "far"}

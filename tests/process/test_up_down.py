@@ -90,6 +90,7 @@ def test_up_detached_and_down(cluster: Path) -> None:
     assert (second.returncode, second.stdout) == (0, "nothing was running\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--security", "curve")])
 def test_up_is_up_when_the_cluster_reads_writes_and_decides(
     tmp_path: Path, more: tuple[str, ...]
@@ -102,6 +103,7 @@ def test_up_is_up_when_the_cluster_reads_writes_and_decides(
         assert ares("-c", file, "reconfig", "--dap", "ec", "--servers", "s0,s1,s2").returncode == 0
 
 
+@pytest.mark.slow
 def test_up_says_what_does_not_work_when_everything_runs(cluster: Path) -> None:
     assert ares("up", cluster, "--detach").returncode == 0
     frozen = [pids(cluster)[id] for id in ("r0", "r1")]
@@ -121,6 +123,7 @@ def test_up_says_what_does_not_work_when_everything_runs(cluster: Path) -> None:
     assert "s0" in pids(cluster)
 
 
+@pytest.mark.slow
 def test_a_stopped_cluster_that_forgot_is_not_started_as_if_it_remembered(forgetful: Path) -> None:
     cluster = forgetful
     up = ares("up", cluster, "--detach")
@@ -152,6 +155,7 @@ def test_a_stopped_cluster_that_forgot_is_not_started_as_if_it_remembered(forget
     assert Settings.load(cluster / "cluster.toml") == after
 
 
+@pytest.mark.slow
 def test_fresh_begins_anew(cluster: Path) -> None:
     assert ares("up", cluster, "--detach").returncode == 0
     assert "ares-cli up" in ares("down", cluster).stdout
@@ -167,6 +171,7 @@ def test_fresh_begins_anew(cluster: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_fresh_removes_nothing_outside_the_cluster(cluster: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious/file").write_text("keep")
@@ -197,6 +202,7 @@ def test_foreground_stops_everything_when_asked(cluster: Path) -> None:
     assert not any(runs(pid) for pid in started.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["memory", "fsync"])
 def test_what_cannot_start_is_left_out_and_the_others_run(tmp_path: Path, durability: str) -> None:
     for cluster in _made(tmp_path / "cluster", "--durability", durability):
@@ -222,6 +228,7 @@ def test_what_cannot_start_is_left_out_and_the_others_run(tmp_path: Path, durabi
         assert (again.returncode, json.loads(again.stdout)["started"]) == (0, ["s2"])
 
 
+@pytest.mark.slow
 def test_what_cannot_start_is_left_out_in_the_foreground_too(cluster: Path) -> None:
     shutil.rmtree(cluster / "data/s2")
     with subprocess.Popen(
@@ -239,6 +246,7 @@ def test_what_cannot_start_is_left_out_in_the_foreground_too(cluster: Path) -> N
         assert up.wait(timeout=30) == 1
 
 
+@pytest.mark.slow
 def test_when_nothing_can_start_nothing_is_up(cluster: Path) -> None:
     (cluster / "data").rename(cluster / "elsewhere")
     up = ares("up", cluster, "--detach")
@@ -248,6 +256,7 @@ def test_when_nothing_can_start_nothing_is_up(cluster: Path) -> None:
     assert "--fresh` begins anew" in up.stderr
 
 
+@pytest.mark.slow
 def test_a_taken_address_stops_one_server_of_a_cluster_that_ran_and_not_the_others(
     cluster: Path,
 ) -> None:
@@ -261,6 +270,7 @@ def test_a_taken_address_stops_one_server_of_a_cluster_that_ran_and_not_the_othe
     assert sorted(pids(cluster)) == ["r0", "r1", "r2", "s1", "s2"]
 
 
+@pytest.mark.slow
 def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> None:
     address = Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].address
     with socket.create_server(split_address(address)):
@@ -275,6 +285,7 @@ def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> N
     assert not list(cluster.glob("data/*/identity"))
 
 
+@pytest.mark.slow
 def test_init_with_a_port_that_is_taken_names_it_and_free_ones(tmp_path: Path) -> None:
     """No file is written, so the same line with the named ports makes the cluster."""
     [address] = free_addresses(1)
@@ -293,6 +304,7 @@ def test_init_with_a_port_that_is_taken_names_it_and_free_ones(tmp_path: Path) -
         assert "exists, and init never overwrites" in again.stderr
 
 
+@pytest.mark.slow
 def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> None:
     with subprocess.Popen(
         python("-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE
@@ -305,6 +317,7 @@ def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> Non
         stranger.stdin.close()
 
 
+@pytest.mark.slow
 def test_down_stops_what_an_earlier_release_started(forgetful: Path) -> None:
     """The earlier release started Python without -P."""
     command = [
@@ -320,6 +333,7 @@ def test_down_stops_what_an_earlier_release_started(forgetful: Path) -> None:
         assert ares("down", forgetful).stdout.startswith("stopped s0;")
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_listen_to_sigterm_is_killed(
     cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +371,7 @@ def test_one_process_says_ready_and_stops_cleanly(
         assert json.loads(line)["server"] == id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["memory", "fsync"])
 def test_a_restarted_server_says_when_it_is_somebody_new(tmp_path: Path, durability: str) -> None:
     cluster, identities = tmp_path / "cluster", []
