@@ -27,7 +27,7 @@ from ares.cluster.tables import TracingSettings
 from ares.model.identity import ClientId
 from ares.tracing.export import tracer_of
 from ares.tracing.operation_log import OperationLog
-from ares.tracing.spans import SERVER, Span
+from ares.tracing.spans import SERVER_KIND, Span
 from ares.tracing.tracer import EXPORT_S, Tracer
 from ares.tracing.tree import read_spans
 from experiments.local_cluster import ClusterOptions, local_cluster, processor_s
@@ -138,7 +138,7 @@ class Variant:
 def _missing(span: Span) -> int:
     """Return the number of servers that a round names, or -1 for a span of a server."""
     quorum = span.attributes.get("ares.quorum", ())
-    return -1 if span.kind == SERVER else len(quorum)
+    return -1 if span.kind == SERVER_KIND else len(quorum)
 
 
 def costs(of: Sequence[float], beside: Sequence[float]) -> list[float]:

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ares.autopilot.following import (
-    MOVES,
-    MOVING,
+    FOLLOW_MOVES,
+    FOLLOW_MOVING,
     FollowDecision,
     FollowPolicy,
     ObservedUsage,
@@ -241,7 +241,7 @@ class FollowPatrol:
                 if domain == self._moving
                 else "a move is under way or was left: the autopilot completes it"
             )
-            self._decisions[domain] = site, FollowDecision(MOVING, whose)
+            self._decisions[domain] = site, FollowDecision(FOLLOW_MOVING, whose)
             return
         per_s = usual(
             [{asked.site: asked.per_s for asked in each.asked} for each in said], configuration.n
@@ -256,9 +256,9 @@ class FollowPatrol:
             lambda to: self._no_room(to, configuration),
             lambda to: self._within_reach.get((domain, to), ""),
         )
-        if decision.word == MOVES and self._move is not None:
-            decision = FollowDecision(MOVING, f"{self._moving} moves first", decision.to)
-        elif decision.word == MOVES:
+        if decision.word == FOLLOW_MOVES and self._move is not None:
+            decision = FollowDecision(FOLLOW_MOVING, f"{self._moving} moves first", decision.to)
+        elif decision.word == FOLLOW_MOVES:
             self._moving = domain
             self._policy.begun(size)
             move = self._moved(store, configuration, decision, size)

@@ -29,7 +29,20 @@ RATE_MIN = 1.0
 TRIED_AGAIN_S = 30.0
 """Seconds after a failed move until the next try; doubled after each failure, up to an hour."""
 
-HERE, IDLE, SILENT, EVEN, CUT_OFF, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FAILED = (
+(
+    FOLLOW_HERE,
+    FOLLOW_IDLE,
+    FOLLOW_SILENT,
+    FOLLOW_EVEN,
+    FOLLOW_CUT_OFF,
+    FOLLOW_WAITS,
+    FOLLOW_RESTS,
+    FOLLOW_FULL,
+    FOLLOW_BUDGET,
+    FOLLOW_MOVES,
+    FOLLOW_MOVING,
+    FOLLOW_FAILED,
+) = (
     *(
         "here",
         "idle",
@@ -45,13 +58,13 @@ HERE, IDLE, SILENT, EVEN, CUT_OFF, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FA
         "failed",
     ),
 )
-"""The decisions.
+"""The decisions: the words of FOLLOW_HERE and its kin.
 
-HERE: the own site asks most. IDLE: hardly any client asks. SILENT: too few servers say their use.
-EVEN: no site asks enough more. CUT_OFF: no quorum of servers at the users' site would answer.
-WAITS: the users' site has not asked most for long enough. RESTS: the domain moved lately. FULL: the
-users' site has too few servers. BUDGET: the domain is too large for now. MOVES: the domain moves
-now. MOVING: a move is under way. FAILED: the last move failed.
+here: the own site asks most. idle: hardly any client asks. silent: too few servers say their use.
+even: no site asks enough more. cut-off: no quorum of servers at the users' site would answer.
+waits: the users' site has not asked most for long enough. rests: the domain moved lately. no-room:
+the users' site has too few servers. budget: the domain is too large for now. moves: the domain
+moves now. moving: a move is under way. failed: the last move failed.
 """
 
 
@@ -70,9 +83,9 @@ class ObservedUsage(Struct, frozen=True):
 
 
 class FollowDecision(Struct, frozen=True):
-    """A decision. ``word``: a decision from ``HERE`` to ``FAILED``, see above.
+    """A decision. ``word``: a decision from ``FOLLOW_HERE`` to ``FOLLOW_FAILED``, see above.
 
-    ``to``: the users' site, if different; the domain moves to this site if the word is MOVES.
+    ``to``: the users' site, if different; the domain moves to this site if the word is `moves`.
     """
 
     word: str
@@ -159,23 +172,25 @@ class FollowPolicy:
         if (rest_s := course.rests_until_s - self._watched_s) > 0:
             if course.failure:
                 return FollowDecision(
-                    FAILED, f"{course.failure}; it is tried again in {rest_s:.0f} s", leader
+                    FOLLOW_FAILED, f"{course.failure}; it is tried again in {rest_s:.0f} s", leader
                 )
             return FollowDecision(
-                RESTS, f"{asks}, and it rests for {rest_s:.0f} s after its last move", leader
+                FOLLOW_RESTS, f"{asks}, and it rests for {rest_s:.0f} s after its last move", leader
             )
         if why := reach(leader):
             course.since_s = self._watched_s
-            return FollowDecision(CUT_OFF, f"{asks}, but {why}", leader)
+            return FollowDecision(FOLLOW_CUT_OFF, f"{asks}, but {why}", leader)
         if (lead_s := self._watched_s - course.since_s) < SUSTAINED_S:
             return FollowDecision(
-                WAITS, f"{asks} for {lead_s:.0f} s, and it moves after {SUSTAINED_S:g} s", leader
+                FOLLOW_WAITS,
+                f"{asks} for {lead_s:.0f} s, and it moves after {SUSTAINED_S:g} s",
+                leader,
             )
         if why := room(leader):
-            return FollowDecision(FULL, f"{asks}, but {why}", leader)
+            return FollowDecision(FOLLOW_FULL, f"{asks}, but {why}", leader)
         if seen.bytes > self._bytes_per_hour:
             return FollowDecision(
-                BUDGET,
+                FOLLOW_BUDGET,
                 f"{asks}, but its {seen.bytes} bytes are more than follow_bytes_per_hour, "
                 f"{self._bytes_per_hour}",
                 leader,
@@ -183,11 +198,11 @@ class FollowPolicy:
         if seen.bytes > self._budget:
             wait_s = (seen.bytes - self._budget) / self._bytes_per_hour * HOUR_S
             return FollowDecision(
-                BUDGET,
+                FOLLOW_BUDGET,
                 f"{asks}, and it waits {wait_s:.0f} s for a part of follow_bytes_per_hour",
                 leader,
             )
-        return FollowDecision(MOVES, f"{asks}, and it moves there", leader)
+        return FollowDecision(FOLLOW_MOVES, f"{asks}, and it moves there", leader)
 
     def begun(self, bytes: int) -> None:
         """Count the bytes of a beginning move as spent, even if the move fails."""
@@ -212,20 +227,20 @@ def _leader(seen: ObservedUsage) -> tuple[str, FollowDecision | None]:
     """Return the site which asks enough for a move, or empty with the reason to stay."""
     if not seen.answering:
         return "", FollowDecision(
-            SILENT, "too few of its servers report the sites of their clients"
+            FOLLOW_SILENT, "too few of its servers report the sites of their clients"
         )
     ranked = sorted(seen.per_s.items(), key=lambda pair: (-pair[1], pair[0]))
     first, most = ranked[0] if ranked else ("", 0.0)
     if most < RATE_MIN:
         return "", FollowDecision(
-            IDLE, f"no site asks more than {RATE_MIN:g} time a second of each server"
+            FOLLOW_IDLE, f"no site asks more than {RATE_MIN:g} time a second of each server"
         )
     if first == seen.site:
-        return "", FollowDecision(HERE, f"its own site asks most, {_rate(most)}")
+        return "", FollowDecision(FOLLOW_HERE, f"its own site asks most, {_rate(most)}")
     second = max((per_s for site, per_s in ranked if site != first), default=0.0)
     if most < LEAD * second:
         return "", FollowDecision(
-            EVEN,
+            FOLLOW_EVEN,
             f"{first} asks {_rate(most)}, not {LEAD:g} times as much as the next, {_rate(second)}",
             first,
         )

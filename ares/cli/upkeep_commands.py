@@ -74,11 +74,11 @@ def log_level(common: SharedOptions, level: Level, server: Processes = None) -> 
     The exit status is 1 if a process does not answer or refuses. In a cluster with keys the command
     needs a key with the role admin.
     """
-    from ares.platform.json_logs import LEVELS
+    from ares.platform.json_logs import LOG_LEVELS
 
-    if level not in LEVELS:
+    if level not in LOG_LEVELS:
         raise BadInput(
-            f"a log level is one of {', '.join(LEVELS)}, not {level!r}; nothing was changed"
+            f"a log level is one of {', '.join(LOG_LEVELS)}, not {level!r}; nothing was changed"
         )
     settings = common.settings()
     ids = [ServerId(id) for id in server or ()] or [process.id for process in settings.processes()]

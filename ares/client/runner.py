@@ -42,7 +42,7 @@ from ares.tracing.tracer import Tracer
 if TYPE_CHECKING:
     from ares._core import Objects
 
-MANY = 8
+MANY_OPERATIONS = 8
 """Number of operations under way from which replies to some come while others begin."""
 
 HINT_TIMEOUT_S = 2.0
@@ -323,7 +323,7 @@ class Runner:
         """
         if not self._pumping:
             self._pumping = True
-            if self.session.under_way < MANY:
+            if self.session.under_way < MANY_OPERATIONS:
                 self._loop.call_soon(self._pump)
             else:
                 self._loop.call_soon(self._loop.call_soon, self._loop.call_soon, self._pump)

@@ -20,7 +20,7 @@ from ares.platform.trusted_files import require_own
 from ares.security.clients_file import (
     CLIENT_NAME,
     CLIENT_NAME_EXPECTED,
-    ROLES,
+    ROLE_OF_NAME,
     AuthorisedClient,
     alone,
     read_clients,
@@ -216,8 +216,10 @@ def authorise(
         raise BadInput(
             f"a client's name has {CLIENT_NAME_EXPECTED}, unlike {name!r}; nothing was made"
         )
-    if role not in ROLES:
-        raise BadInput(f"a role is one of {', '.join(ROLES)}, not {role!r}; nothing was made")
+    if role not in ROLE_OF_NAME:
+        raise BadInput(
+            f"a role is one of {', '.join(ROLE_OF_NAME)}, not {role!r}; nothing was made"
+        )
     path = secret_path or security.secret_path(name)
     if not path.parent.is_dir():
         raise BadInput(
@@ -231,7 +233,7 @@ def authorise(
                 f"revoke {name}` first; nothing was made"
             )
         pair = SecretKey.generate()
-        client = AuthorisedClient(name, pair.public, ROLES[role])
+        client = AuthorisedClient(name, pair.public, ROLE_OF_NAME[role])
         write_secret(path, pair.secret.hex())
         write_clients(security.clients_path, [*clients, client])
     return client, path

@@ -39,8 +39,8 @@ from ares.model.element import sealed
 from ares.model.errors import DecodeFailed, Unavailable, Undecodable
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import (
-    DELETED,
-    LEFT,
+    DELETED_LENGTH,
+    LEFT_LENGTH,
     DataReply,
     Element,
     GetData,
@@ -59,20 +59,21 @@ FAR_S = 0.1
 LARGE_VALUE_BYTES_MIN = 256 * 1024
 """Size of a value from which elements that hold the value itself are preferred."""
 
-_MARKS: dict[int, Answered] = {DELETED: TOMBSTONE, LEFT: LOST}
+_MARKS: dict[int, Answered] = {DELETED_LENGTH: TOMBSTONE, LEFT_LENGTH: LOST}
 """The value of a version without bytes (an empty value has bytes), by its length."""
 
-_LENGTHS = {TOMBSTONE: DELETED, LOST: LEFT}
+_LENGTHS = {TOMBSTONE: DELETED_LENGTH, LOST: LEFT_LENGTH}
 
 
 class DataResult(Struct, frozen=True, gc=False):
     """The result of get-data in a configuration.
 
     ``highest``: the highest tag named by any server, for a writer. ``length``: bytes of the whole
-    value, DELETED or LEFT. ``confirmed``: the version is at a quorum already. ``successor``: nextC
-    as the quorum knew it. ``configuration``: the configuration asked. ``lasting``: the version was
-    at a quorum before that quorum heard of a successor; every later read finds the version, here or
-    wherever its domain moves (:func:`ares.registers.operations.at_quorum`).
+    value, DELETED_LENGTH or LEFT_LENGTH. ``confirmed``: the version is at a quorum already.
+    ``successor``: nextC as the quorum knew it. ``configuration``: the configuration asked.
+    ``lasting``: the version was at a quorum before that quorum heard of a successor; every later
+    read finds the version, here or wherever its domain moves
+    (:func:`ares.registers.operations.at_quorum`).
     """
 
     tag: Tag
@@ -290,7 +291,7 @@ class DataAccess:
             return DataResult(
                 TAG_ZERO,
                 WITHHELD,
-                DELETED,
+                DELETED_LENGTH,
                 highest,
                 False,
                 reading.successor,

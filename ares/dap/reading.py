@@ -30,7 +30,7 @@ from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import intact
 from ares.model.errors import Undecodable
 from ares.model.identity import NO_CALL, ObjectName, ServerId
-from ares.model.messages import DELETED, DataReply, Element
+from ares.model.messages import DELETED_LENGTH, DataReply, Element
 from ares.model.tag import TAG_ZERO, Tag
 
 GET_DATA_PATIENCE_S = 0.05
@@ -99,7 +99,7 @@ class Reading(Struct, eq=False):
         else:
             self.agreed, tag = False, newest_decodable(list(replies), self.configuration.k)
         if tag != self.tag:
-            self.tag, self.length = tag, DELETED if tag == TAG_ZERO else None
+            self.tag, self.length = tag, DELETED_LENGTH if tag == TAG_ZERO else None
             self.elements.clear()
         if tag is not None:
             self._learn(replies, tag)
@@ -336,4 +336,6 @@ def describe(configuration: Configuration, finding: AttemptResult) -> str:
 
 
 def _replies(lists: Iterable[tuple[tuple[Tag, ...], Tag]]) -> list[DataReply]:
-    return [DataReply(NO_CALL, tags, DELETED, trimmed, None, None) for tags, trimmed in lists]
+    return [
+        DataReply(NO_CALL, tags, DELETED_LENGTH, trimmed, None, None) for tags, trimmed in lists
+    ]

@@ -13,7 +13,7 @@ which a dropped tag might supersede.
 from bisect import bisect_left
 
 from ares.model.configuration import Configuration
-from ares.model.messages import DELETED, Element
+from ares.model.messages import DELETED_LENGTH, Element
 from ares.model.tag import TAG_ZERO, Tag
 
 Entry = tuple[Tag, Element, int]
@@ -51,7 +51,7 @@ class VersionList:
 
         A never written object counts as deleted.
         """
-        return not self.entries or self.entries[0][1].length == DELETED
+        return not self.entries or self.entries[0][1].length == DELETED_LENGTH
 
     def tags(self) -> tuple[Tag, ...]:
         """Return the tags, newest first, without t0."""

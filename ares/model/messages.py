@@ -53,17 +53,17 @@ from ares.model.numbers import POSITION_MAX, Count, Position, Rate, Seconds, Wor
 from ares.model.tag import Tag
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
 
-DELETED = -1
+DELETED_LENGTH = -1
 """The length of a tombstone: a version of an absent object. Never written reads as deleted."""
 
-LEFT = -2
+LEFT_LENGTH = -2
 """The length of the mark of an object left behind: a version whose value is lost."""
 
 FRAME_MAX = 2**31 - 1
 """The highest number of a frame, or of a part in a journal's batch."""
 
-ValueLength = Annotated[int, Meta(ge=LEFT, le=VALUE_BYTES_MAX)]
-"""Length of a whole value, in bytes; DELETED or LEFT."""
+ValueLength = Annotated[int, Meta(ge=LEFT_LENGTH, le=VALUE_BYTES_MAX)]
+"""Length of a whole value, in bytes; DELETED_LENGTH or LEFT_LENGTH."""
 
 PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
 """Objects in a listing reply; names of objects left behind by a move, for each configuration
@@ -91,11 +91,11 @@ ELEMENT_PARTS_MAX = 256
 class Element(Struct, frozen=True, array_like=True, gc=False):
     """A server's part of a version: the whole value (ABD) or coded element ``index`` (EC).
 
-    ``length``: bytes of the whole value, DELETED or LEFT. ``checksum``: the seal over all fields
-    that could be mixed up (see ares/model/element.py). ``parts``: the data, in pieces as the coding
-    made them (a piece for each stripe of the value, see ares/dap/coding.py), never joined on the
-    way. ``frame``: on the wire only, the number of the first frame with large parts; -1 when the
-    parts are here.
+    ``length``: bytes of the whole value, DELETED_LENGTH or LEFT_LENGTH. ``checksum``: the seal over
+    all fields that could be mixed up (see ares/model/element.py). ``parts``: the data, in pieces as
+    the coding made them (a piece for each stripe of the value, see ares/dap/coding.py), never
+    joined on the way. ``frame``: on the wire only, the number of the first frame with large parts;
+    -1 when the parts are here.
     """
 
     index: Annotated[int, Meta(ge=0, le=SERVERS_MAX - 1)]
@@ -735,7 +735,7 @@ class RequestKind(Struct, frozen=True):
     changes: bool = False
 
 
-REQUESTS: dict[type[AnyMessage], RequestKind] = {
+REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
     GetTag: RequestKind(TagReply, Role.READ, ShownState.OBJECT),
     GetData: RequestKind(DataReply, Role.READ, ShownState.OBJECT),
     PutData: RequestKind(Ack, Role.WRITE, ShownState.OBJECT, changes=True),
@@ -769,7 +769,9 @@ REQUESTS: dict[type[AnyMessage], RequestKind] = {
 
 REPLY_OF = {
     kind: row.reply
-    for kind, row in REQUESTS.items()
+    for kind, row in REQUEST_KINDS.items()
     if row.reply is not None and kind in get_args(Question)
 }
-OF_OBJECTS = frozenset(kind for kind, row in REQUESTS.items() if row.shows is ShownState.OBJECT)
+OF_OBJECTS = frozenset(
+    kind for kind, row in REQUEST_KINDS.items() if row.shows is ShownState.OBJECT
+)

@@ -56,10 +56,12 @@ UNKNOWN_KEY = (
     "does not prove to be the server; `ares-cli keys list`, where keys are managed, lists the "
     "keys that the cluster knows"
 )
-REFUSED = "connection refused: is it running?"
-FAR = "no route to its machine"
-DEAF = "nothing answers at its address: is the machine up, and does no firewall drop connections?"
-MUTE = "it takes connections and says nothing: does it hang?"
+CONNECTION_REFUSED = "connection refused: is it running?"
+NO_ROUTE = "no route to its machine"
+NOTHING_ANSWERS = (
+    "nothing answers at its address: is the machine up, and does no firewall drop connections?"
+)
+SILENT_PEER = "it takes connections and says nothing: does it hang?"
 HUNG_UP = (
     "it hung up during the handshake: it is ending, or has too many connections: its log tells"
 )
@@ -236,11 +238,11 @@ def unreached(host: str, error: Exception) -> str:
                 f"{getattr(error, 'strerror', None) or error}"
             )
         case ConnectionRefusedError():
-            return REFUSED
+            return CONNECTION_REFUSED
         case TimeoutError():
-            return DEAF
+            return NOTHING_ANSWERS
         case OSError(errno=errno.EHOSTUNREACH | errno.ENETUNREACH):
-            return FAR
+            return NO_ROUTE
         case OSError(errno=int(code)):
             return f"no connection: {os.strerror(code)}"
     return f"no connection: {error}"

@@ -254,7 +254,7 @@ class _ZmtpLink(Link):
         except TimeoutError:
             self._latest = None  # the end of this connection is our doing
             connection.hang_up()
-            self._trouble(links.MUTE)
+            self._trouble(links.SILENT_PEER)
 
     def _met(self, connection: ZmtpConnection) -> None:
         if connection is not self._latest or self._closed:

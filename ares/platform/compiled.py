@@ -40,9 +40,9 @@ def _loaded() -> ModuleType | None:
 CORE = _loaded()
 """The module ``ares._core``; None: Python does all the work."""
 
-PYTHON, RUST = "python", "rust"
+PYTHON_CORE, RUST_CORE = "python", "rust"
 
-CORE_NAME = PYTHON if CORE is None else RUST
+CORE_NAME = PYTHON_CORE if CORE is None else RUST_CORE
 """Name for people, shown by ``ares-cli --version``, ``status`` and ``/metrics``."""
 
 

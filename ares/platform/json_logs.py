@@ -12,8 +12,8 @@ from pythonjsonlogger.msgspec import MsgspecFormatter
 
 from ares.model.errors import BadInput
 
-LEVELS = ("debug", "info", "warning", "error")
-FIELDS = ("asctime", "levelname", "name", "message")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FIELDS = ("asctime", "levelname", "name", "message")
 
 _log = logging.getLogger(__name__)
 
@@ -36,14 +36,14 @@ def set_up(server: str, level: int = logging.INFO) -> None:
     Replaces any earlier set-up.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(list(FIELDS), static_fields={"server": server}))
+    handler.setFormatter(LineFormatter(list(LOG_FIELDS), static_fields={"server": server}))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
 
 def set_level(name: str) -> None:
     """Log from the level ``name`` on. Raises :class:`ares.BadInput` for an unknown level."""
-    if name not in LEVELS:
-        raise BadInput(f"a log level is one of {', '.join(LEVELS)}, not {name!r}")
+    if name not in LOG_LEVELS:
+        raise BadInput(f"a log level is one of {', '.join(LOG_LEVELS)}, not {name!r}")
     _log.info("the log level becomes %s", name)
     logging.getLogger().setLevel(name.upper())

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from ares.model.errors import BadInput
 
 SETTINGS_BYTES_MAX = 1 << 20
-WAIT_S = 10.0
+NAMED_FILE_WAIT_S = 10.0
 """Seconds for a pipe to give its whole content."""
 
 _WRITER_S = 1.0
@@ -43,7 +43,7 @@ _VALUES = "expected texts without NUL and integers of 64 bits"
 
 
 def read_named(
-    path: Path | str, bytes_max: int, *, streams: bool = True, wait_s: float = WAIT_S
+    path: Path | str, bytes_max: int, *, streams: bool = True, wait_s: float = NAMED_FILE_WAIT_S
 ) -> tuple[bytes, os.stat_result]:
     """Return the content of the file at ``path``, at most ``bytes_max``, and its status.
 

@@ -20,7 +20,7 @@ from ares.model.element import hollow, intact, is_hollow, is_in_crumbs
 from ares.model.errors import AresError, BadInput
 from ares.model.identity import KEY_BYTES_MAX, NO_CALL, ObjectName, fits, is_object_name
 from ares.model.messages import (
-    LEFT,
+    LEFT_LENGTH,
     LEFT_NAMED_MAX,
     PAGE_OBJECTS_MAX,
     Ack,
@@ -267,7 +267,7 @@ class ConfigurationState:
                 check_name(object)
             if (
                 element.index != self._element_index
-                or not LEFT <= element.length <= size * self.configuration.k
+                or not LEFT_LENGTH <= element.length <= size * self.configuration.k
                 or (len(element.parts) > 1 and is_in_crumbs(element))
                 or not intact(put.configuration, object, tag, element)
             ):
@@ -286,7 +286,7 @@ class ConfigurationState:
             versions = self._objects[object] = VersionList()
         trimmed = versions.trimmed
         lost = versions.put(tag, element, self._capacity, place)
-        if element.length == LEFT:
+        if element.length == LEFT_LENGTH:
             self._left[object] = None
         if lost is None:
             self.elements += 1
@@ -422,7 +422,7 @@ class ConfigurationState:
         return (
             versions is not None
             and bool(versions.entries)
-            and versions.entries[0][1].length == LEFT
+            and versions.entries[0][1].length == LEFT_LENGTH
         )
 
     # -- the journal -------------------------------------------------------------------------------

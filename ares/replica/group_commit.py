@@ -12,7 +12,7 @@ from ares.model.codec import BATCH_MESSAGES_MAX, Encoded, Outgoing
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import (
     OF_OBJECTS,
-    REQUESTS,
+    REQUEST_KINDS,
     Ack,
     AnyMessage,
     DataReply,
@@ -168,7 +168,7 @@ class GroupCommit:
                 told.object in self.objects.get(told.configuration, ())
                 or told.configuration in self.pointers
             )
-        shows = REQUESTS[type(request)].shows
+        shows = REQUEST_KINDS[type(request)].shows
         if shows is ShownState.EVERYTHING:
             return self.appended
         id = told.configuration.id if type(request) is Introduce else told.configuration

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ares.tracing.spans import INTERNAL, SERVER, Span
+from ares.tracing.spans import INTERNAL_KIND, SERVER_KIND, Span
 from ares.tracing.tree import Tree, printable, remark
 
 TRACE_SPANS_MAX = 150
@@ -80,7 +80,7 @@ def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) 
             parent or b"",
             began_ns,
             ended_ns,
-            kind or INTERNAL,
+            kind or INTERNAL_KIND,
             _attributes(attributes),
             error or "",
         )
@@ -95,7 +95,7 @@ def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) 
             "failed"
             if span.error
             else "server"
-            if span.kind == SERVER or (above and above[4] == "server")
+            if span.kind == SERVER_KIND or (above and above[4] == "server")
             else "client"
         )
         times = ((span.began_ns - begin) / 1e6, (span.ended_ns - span.began_ns) / 1e6)

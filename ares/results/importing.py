@@ -28,8 +28,8 @@ from ares.results.log_line import BEGAN_COLUMN, read_event, read_operation
 from ares.results.run_description import DESCRIPTIONS, RunDescription, describe, shown_path
 from ares.tracing.tree import printable, read_spans
 
-BATCH_LINES = 5_000
-BATCH_BYTES = 8 << 20
+IMPORT_BATCH_LINES = 5_000
+IMPORT_BATCH_BYTES = 8 << 20
 BAD_LINES_KEPT = 20
 """Malformed lines kept of each file."""
 
@@ -399,7 +399,10 @@ class _Importer:
                 self.report.malformed.add(file.path, file.lines, why)
                 if file.malformed <= BAD_LINES_KEPT:
                     bad.append((file.id, file.lines, why))
-            if file.lines - begin >= BATCH_LINES or lines.position - file.read_bytes >= BATCH_BYTES:
+            if (
+                file.lines - begin >= IMPORT_BATCH_LINES
+                or lines.position - file.read_bytes >= IMPORT_BATCH_BYTES
+            ):
                 self._commit(file, lines, rows, bad)
                 rows, bad, begin = [], [], file.lines
         self._commit(file, lines, rows, bad)

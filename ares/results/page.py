@@ -24,7 +24,7 @@ from ares.results.published_figures import published
 from ares.results.summary import figures_of, measured
 from ares.tracing.tree import printable
 
-RUNS_MAX = 2000
+PAGE_RUNS_MAX = 2000
 PARAMETERS_MAX = 16
 """Parameters of a run beside the parameters of every run; twice as many of all runs."""
 
@@ -118,7 +118,7 @@ def _hash(script: str) -> str:
 def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[str, Any]:
     [(count,)] = database.execute("SELECT count(*) FROM runs").fetchall()
     rows = database.execute(
-        f"SELECT {_SHORT}, {_OBJECTS} FROM runs ORDER BY name, id LIMIT ?", (RUNS_MAX,)
+        f"SELECT {_SHORT}, {_OBJECTS} FROM runs ORDER BY name, id LIMIT ?", (PAGE_RUNS_MAX,)
     ).fetchall()
     [(with_traces,)] = database.execute(
         "SELECT count(DISTINCT run_id) FROM files WHERE kind = 'trace'"

@@ -27,7 +27,7 @@ from ares.platform.named_files import NotToml, parse_toml, read_named
 from ares.platform.trusted_files import replace_durably, require_own
 from ares.security.keys import SecretKey, is_key, shown
 
-ROLES = {role.name.lower(): role for role in Role}
+ROLE_OF_NAME = {role.name.lower(): role for role in Role}
 
 CLIENTS_LOOK_S = 1.0
 CLIENTS_FORMAT = 1
@@ -117,16 +117,16 @@ def read_clients(path: Path, managed: bool = False) -> list[AuthorisedClient]:
                 f"{path}: client[{index}].name: expected {CLIENT_NAME_EXPECTED}, found "
                 f"{table.name!r}"
             )
-        if table.role not in ROLES:
+        if table.role not in ROLE_OF_NAME:
             raise BadInput(
-                f"{path}: client[{index}].role: expected one of {', '.join(ROLES)}, found "
+                f"{path}: client[{index}].role: expected one of {', '.join(ROLE_OF_NAME)}, found "
                 f"{table.role!r}"
             )
         if not is_key(table.key):
             raise BadInput(
                 f"{path}: client[{index}].key: expected a public key, 64 characters 0-9a-f"
             )
-        clients.append(AuthorisedClient(table.name, table.key, ROLES[table.role]))
+        clients.append(AuthorisedClient(table.name, table.key, ROLE_OF_NAME[table.role]))
     names, keys = (
         Counter(client.name for client in clients),
         Counter(client.key for client in clients),

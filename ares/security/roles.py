@@ -21,7 +21,7 @@ from ares.model.identity import ConfigurationId, takes_more_than_write
 from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
-    REQUESTS,
+    REQUEST_KINDS,
     AnyMessage,
     Carrier,
     GetData,
@@ -127,7 +127,7 @@ class Admission:
         self, client: AuthorisedClient, message: AnyMessage, forged: bool
     ) -> Refused | None:
         """Return the refusal of a message, or None. ``forged``: the batch has a forgery."""
-        row = REQUESTS.get(
+        row = REQUEST_KINDS.get(
             type(message)
         )  # a message that is no request needs no role: its receiver refuses it
         needed = Role.READ if row is None else row.role

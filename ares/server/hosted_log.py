@@ -24,11 +24,11 @@ from ares.sharedlog.node import LogNode
 from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
 from ares.store.port import OrderedJournal, Use
 
-PLACE_BYTES = 8 * 1024 * 1024
+LOG_PLACE_BYTES = 8 * 1024 * 1024
 """Size of a place in a log's journal."""
 
 LOG_FULL_SHARE = 0.75
-"""Share of PLACE_BYTES from which the next place is begun."""
+"""Share of LOG_PLACE_BYTES from which the next place is begun."""
 
 DISCARDED_MAX = 32
 """Places given back by a batch; the batch names them where hardly any room may be left."""
@@ -78,7 +78,7 @@ class HostedLog:
         surroundings: LogSurroundings,
         make_node: Callable[[Callable[[bytes], Entries]], LogNode],
         journal: Callable[[], OrderedJournal] | None,
-        size: int = PLACE_BYTES,
+        size: int = LOG_PLACE_BYTES,
     ) -> None:
         self._surroundings = surroundings
         self._loop = surroundings.loop

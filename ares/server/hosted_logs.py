@@ -40,7 +40,7 @@ from ares.model.work import Meter
 from ares.net.port import Connections, Loop
 from ares.reconfig.throttle import Throttle
 from ares.server.commit_loop import FullDisk
-from ares.server.hosted_log import PLACE_BYTES, HostedLog
+from ares.server.hosted_log import LOG_PLACE_BYTES, HostedLog
 from ares.sharedlog.chain_segment import ChainSegment, Sender
 from ares.sharedlog.entries import Entries
 from ares.sharedlog.log_state import LogTotals, held_logs
@@ -101,7 +101,7 @@ class LogsParts(NamedTuple):
     journals: SharedLogJournals | None = None
     """None keeps everything in memory."""
 
-    place_bytes: int = PLACE_BYTES
+    place_bytes: int = LOG_PLACE_BYTES
     """Bytes of a place in the journals."""
 
     fetch_bytes_per_s: float = math.inf

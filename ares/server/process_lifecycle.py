@@ -455,14 +455,16 @@ async def _serve_objects(
             links.learn(known.id, known.address)
         async with contextlib.aclosing(ElementClient(settings, server)) as asking:
             if settings.durable:
-                from ares.server.hosted_log import PLACE_BYTES
+                from ares.server.hosted_log import LOG_PLACE_BYTES
                 from ares.store.journal.log_directory import LogDirectories
                 from ares.store.journal.segment_journal import open_journal
                 from ares.store.journal.segments import Owner
 
                 owner = Owner(settings.initial.cluster_id, server.id, claim.identity)
                 journal = open_journal(server.data / STORE_NAME, owner, disk=disk)
-                log_journals = LogDirectories(server.data / STORE_NAME, owner, disk, PLACE_BYTES)
+                log_journals = LogDirectories(
+                    server.data / STORE_NAME, owner, disk, LOG_PLACE_BYTES
+                )
                 plan = ScrubPlan(
                     settings.scrub.every_h * 3600.0,
                     settings.scrub.bytes_per_s,

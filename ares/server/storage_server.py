@@ -28,7 +28,7 @@ from ares.model.codec import Encoded, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import (
-    DELETED,
+    DELETED_LENGTH,
     Ack,
     AnyMessage,
     Describe,
@@ -341,7 +341,7 @@ class StorageServer:
                 self._meter.spent += ENTRY_BYTES_MIN * len(self.replica.hosted)
                 return msgspec.structs.replace(reply, asked=self._asked())
             return self._described(reply, request) if type(reply) is Description else reply
-        frees = not isinstance(request, PutData) or request.element.length == DELETED
+        frees = not isinstance(request, PutData) or request.element.length == DELETED_LENGTH
         try:
             place = self._journal.reserve(room, Use.POINTERS if frees else Use.DATA)
         except OSError as error:

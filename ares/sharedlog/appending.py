@@ -43,7 +43,7 @@ APPEND_RESEND_S_MAX = 4.0
 APPEND_CALLS = 1 << 48
 """Lower bound of the calls of appends; the calls of other requests stay below."""
 
-SEALED = (
+CHAIN_SEALED = (
     "its chain is sealed and the next chain is not decided yet (reconfigure the log, to the same "
     "servers if need be)"
 )
@@ -452,7 +452,7 @@ class Appender:
             known = [f"{head}, its head: {troubles.get(head, 'no answer')}"]
             known += [f"{server}: {troubles[server]}" for server in others if server in troubles]
             silence = f"the log did not answer in time ({'; '.join(known)})"
-            self._give_up(SEALED if self._sealed else silence, now)
+            self._give_up(CHAIN_SEALED if self._sealed else silence, now)
         self._look_at = min(
             (flight.deadline for flight in (*self._flights.values(), *self._pending)), default=inf
         )

@@ -3,8 +3,8 @@
 A log has a journal of its own, in which facts stand in their order, in places (ares/store/port.py).
 A shelf knows the places of the records of each source: records taken by a chain, under the id of
 the chain, and fetched old records, under PIECES. The index of a shelf has a mark for about every
-INDEX_BYTES, and for the first records of a source in a place. Records leave memory when their place
-is settled: durable, and closed for more records.
+RECORD_INDEX_BYTES, and for the first records of a source in a place. Records leave memory when
+their place is settled: durable, and closed for more records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,7 +18,7 @@ from ares.model.numbers import POSITION_MAX
 from ares.sharedlog.entries import Entries, MemoryEntries, index_of
 from ares.sharedlog.log_facts import PIECES, BatchPlace, LogFact, PieceFetched, RecordsTaken
 
-INDEX_BYTES = 64 * 1024
+RECORD_INDEX_BYTES = 64 * 1024
 
 Source = bytes
 
@@ -73,7 +73,11 @@ class RecordIndex:
         for source, first in self._noted.items():
             index = self._index.setdefault(source, [])
             last = index[-1][1] if index else None
-            if last is None or last.place != mark.place or mark.offset - last.offset >= INDEX_BYTES:
+            if (
+                last is None
+                or last.place != mark.place
+                or mark.offset - last.offset >= RECORD_INDEX_BYTES
+            ):
                 index.append((first, mark))
         self._noted.clear()
 

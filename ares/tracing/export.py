@@ -21,12 +21,12 @@ from ares.cluster.tables import TracingSettings
 from ares.model.errors import BadInput
 from ares.platform.release import version
 from ares.tracing.operation_log import OperationLog
-from ares.tracing.spans import CLIENT, INTERNAL, SERVER, SITE, Span
+from ares.tracing.spans import CLIENT_KIND, INTERNAL_KIND, SERVER_KIND, SITE, Span
 from ares.tracing.tracer import Export, Parent, Tracer
 
 _log = logging.getLogger(__name__)
 
-_NUMBER_OF_KIND = {INTERNAL: 1, SERVER: 2, CLIENT: 3}
+_NUMBER_OF_KIND = {INTERNAL_KIND: 1, SERVER_KIND: 2, CLIENT_KIND: 3}
 _ERROR_STATUS = 2
 _NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 

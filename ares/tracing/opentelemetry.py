@@ -20,10 +20,10 @@ from requests import Session
 from ares.model.errors import BadInput
 from ares.platform.release import version
 from ares.tracing.collector_replies import BoundedReplies
-from ares.tracing.spans import CLIENT, SERVER, SITE, Span
+from ares.tracing.spans import CLIENT_KIND, SERVER_KIND, SITE, Span
 from ares.tracing.tracer import THREAD, Export
 
-_SPAN_KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
+_SPAN_KINDS = {SERVER_KIND: SpanKind.SERVER, CLIENT_KIND: SpanKind.CLIENT}
 _SCOPE = InstrumentationScope("ares", version())
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _PROVIDER = "CREDENTIAL_PROVIDER"

@@ -18,7 +18,7 @@ from typing import Any
 from ares.engine.recording import Recording
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
-from ares.platform.json_logs import FIELDS, LineFormatter
+from ares.platform.json_logs import LOG_FIELDS, LineFormatter
 from ares.tracing.outcomes import line_of
 
 LOG_FILE_BYTES = 256 * 1024 * 1024
@@ -97,7 +97,7 @@ class _LogFile(RotatingFileHandler):
 
     def __init__(self, path: Path, **how: Any) -> None:
         super().__init__(path, **how)
-        self.setFormatter(LineFormatter(list(FIELDS)))
+        self.setFormatter(LineFormatter(list(LOG_FIELDS)))
         self._failed = 0
         self._begins_again = os.path.isfile(self.baseFilename) and not self.baseFilename.startswith(
             ("/dev/", "/proc/")

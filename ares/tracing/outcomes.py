@@ -38,7 +38,7 @@ from ares.model.value import TOMBSTONE
 from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.registers.coverable import CoverableResult
 
-BEFORE = ""
+BEFORE_PHASES = ""
 _PHASE_OF_STEP = (PHASE_1, PHASE_2)
 _WAITS = (ROUND, CONSENSUS, PAUSE, QUEUE, CHAIN)
 _CHANGING_OPERATIONS = ("write", "put", "delete", "reconfigure", "append", "trim")
@@ -52,7 +52,7 @@ BOOKKEEPING = {"read": "lookup", "write": "record"}
 Such objects give the beginnings of domains.
 """
 
-MESSAGES = {
+COMPLETE_WORDS = {
     **dict.fromkeys(("read", "get"), "READ"),
     **dict.fromkeys(("write", "put"), "WRITE"),
     "delete": "DELETE",
@@ -86,14 +86,18 @@ class OperationPhases:
         self.parts: defaultdict[tuple[str, str], list[RecordedPart]] = defaultdict(list)
         phases: dict[RecordedPart, str] = {}
         for part in recording.parts[1:]:
-            above = phases.get(part.parent, BEFORE) if part.parent is not None else BEFORE
-            phase = phases[part] = above or (part.name if part.name in _PHASE_OF_STEP else BEFORE)
+            above = (
+                phases.get(part.parent, BEFORE_PHASES) if part.parent is not None else BEFORE_PHASES
+            )
+            phase = phases[part] = above or (
+                part.name if part.name in _PHASE_OF_STEP else BEFORE_PHASES
+            )
             self.parts[phase, part.name].append(part)
 
     def of(self, name: str, *phases: str) -> list[RecordedPart]:
         """Return the parts of this name in these phases, or in any phase."""
         found: list[RecordedPart] = []
-        for phase in phases or (BEFORE, PHASE_1, PHASE_2):
+        for phase in phases or (BEFORE_PHASES, PHASE_1, PHASE_2):
             found += self.parts.get((phase, name), ())
         return found
 
@@ -212,7 +216,7 @@ def line_of(
     whole_s = (whole.ended_s or 0.0) - whole.began_s
     of_memory = op in _OF_MEMORY and not getattr(label, "kind", "")
     line = {
-        "message": f"{MESSAGES.get(op, op.upper())}-COMPLETE{'-DSMM' if of_memory else ''}",
+        "message": f"{COMPLETE_WORDS.get(op, op.upper())}-COMPLETE{'-DSMM' if of_memory else ''}",
         "op": op,
         "objectID": object,
         "status": "SUCCESS" if error is None else "UNSUCCESS",
@@ -223,7 +227,7 @@ def line_of(
         "op_latency": whole_s,
         "com_latency": communication_s,
         "manager_comp_latency": max(whole_s - communication_s, 0.0),
-        "read_config_latency_total": covered_s(phases.of(READ_CONFIG, BEFORE, PHASE_1)),
+        "read_config_latency_total": covered_s(phases.of(READ_CONFIG, BEFORE_PHASES, PHASE_1)),
         "phase1_latency": covered_s(phases.of(PHASE_1, PHASE_1))
         - covered_s(phases.of(READ_CONFIG, PHASE_1)),
         "phase2_latency": covered_s(phases.of(PHASE_2, PHASE_2)),

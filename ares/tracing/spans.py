@@ -21,7 +21,7 @@ SAMPLED = b"\x01"
 USER, DSMM = "USER", "DSMM"
 _DSMM_ATTRIBUTE = {"ares.level": DSMM}
 
-SERVER, CLIENT, INTERNAL = "server", "client", "internal"
+SERVER_KIND, CLIENT_KIND, INTERNAL_KIND = "server", "client", "internal"
 SITE = "ares.site"
 """The place of a process: an attribute of its resource."""
 
@@ -90,7 +90,7 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
         traced.parent,
         began_ns,
         epoch_ns + int(1e9 * (whole.ended_s or whole.began_s)),
-        CLIENT,
+        CLIENT_KIND,
         about,
         whole.failed,
     )
@@ -100,9 +100,9 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
         above = ids.get(part.parent) or _id_of(part.parent, ids)
         id = ids[part] = part.id[16:24] or new[place : place + 8]
         kind, about = (
-            (INTERNAL, _DSMM_ATTRIBUTE)
+            (INTERNAL_KIND, _DSMM_ATTRIBUTE)
             if part.configuration is None
-            else (CLIENT, _about(part, keys))
+            else (CLIENT_KIND, _about(part, keys))
         )
         began_ns = epoch_ns + int(1e9 * part.began_s)
         ended_ns = began_ns if part.ended_s is None else epoch_ns + int(1e9 * part.ended_s)
@@ -192,7 +192,9 @@ def span_of(
         about["ares.tag"] = str(served.tag)
     if served.bytes:
         about["ares.bytes"] = served.bytes
-    yield Span(served.kind, trace, id, parent, began_ns, left_ns, SERVER, about, served.refused)
+    yield Span(
+        served.kind, trace, id, parent, began_ns, left_ns, SERVER_KIND, about, served.refused
+    )
     if left_ns > handled_ns:
         yield Span(
             "Commit",
@@ -201,6 +203,6 @@ def span_of(
             id,
             handled_ns,
             left_ns,
-            INTERNAL,
+            INTERNAL_KIND,
             {"ares.level": DSMM, "ares.server": server},
         )

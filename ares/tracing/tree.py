@@ -7,13 +7,13 @@ from typing import Any
 
 from ares.engine.phases import CHAIN, ROUND
 from ares.tracing.round_waits import RoundWait, chain_sentence
-from ares.tracing.spans import CLIENT, INTERNAL, SERVER, Span
+from ares.tracing.spans import CLIENT_KIND, INTERNAL_KIND, SERVER_KIND, Span
 
 SPAN_BAR_COLUMNS = 30
 DEPTH_SHOWN = 20
 SPAN_TEXT_MAX = 1000
 NS_MAX = 2**63 - 1
-_KIND_OF_NUMBER = {2: SERVER, 3: CLIENT}
+_KIND_OF_NUMBER = {2: SERVER_KIND, 3: CLIENT_KIND}
 
 STAGE = "stage"
 """Kind of a span made to show a part of a round's time."""
@@ -63,7 +63,10 @@ def _span(told: dict[str, Any]) -> Span:
     }
     status = told.get("status", {})
     error = printable(str(status.get("message") or "failed")) if status.get("code") == 2 else ""
-    kind, name = _KIND_OF_NUMBER.get(told.get("kind", 0), INTERNAL), printable(str(told["name"]))
+    kind, name = (
+        _KIND_OF_NUMBER.get(told.get("kind", 0), INTERNAL_KIND),
+        printable(str(told["name"])),
+    )
     return Span(name, trace, id, parent, began_ns, max(began_ns, ended_ns), kind, attributes, error)
 
 
@@ -124,9 +127,9 @@ class Tree:
                 continue
             stages = list(_stages(span))
             below = full[span.id] = [*stages, *self._below[span.id]]
-            if span.kind != SERVER and any(each.kind != SERVER for each in below):
+            if span.kind != SERVER_KIND and any(each.kind != SERVER_KIND for each in below):
                 below += _gaps(span, below, (root.ended_ns - root.began_ns) * GAP_SHARE)
-                below.sort(key=lambda each: (each.kind == SERVER, each.began_ns))
+                below.sort(key=lambda each: (each.kind == SERVER_KIND, each.began_ns))
         return full
 
     def sentence(self) -> str:
@@ -150,10 +153,10 @@ class Tree:
         for depth, span in _walk(root, full):
             path = [*path[:depth], span]
             is_made_of_others = any(
-                below.kind not in (SERVER, STAGE) for below in self._below[span.id]
+                below.kind not in (SERVER_KIND, STAGE) for below in self._below[span.id]
             )
             is_longer = best[1] is root or _length(span) > _length(best[1])
-            if span.kind not in (SERVER, STAGE) and not is_made_of_others and is_longer:
+            if span.kind not in (SERVER_KIND, STAGE) and not is_made_of_others and is_longer:
                 best = (path[:-1], span)
         return best
 
@@ -186,11 +189,13 @@ def _gaps(span: Span, below: Sequence[Span], least_ns: float) -> list[Span]:
     gaps: list[Span] = []
     at_ns = span.began_ns
     for began_ns, ended_ns in [
-        *sorted((each.began_ns, each.ended_ns) for each in below if each.kind != SERVER),
+        *sorted((each.began_ns, each.ended_ns) for each in below if each.kind != SERVER_KIND),
         (span.ended_ns, span.ended_ns),
     ]:
         if min(began_ns, span.ended_ns) - at_ns > least_ns:
-            gaps.append(_made(GAP_NAME, span, b"gap%d" % len(gaps), (at_ns, began_ns), INTERNAL))
+            gaps.append(
+                _made(GAP_NAME, span, b"gap%d" % len(gaps), (at_ns, began_ns), INTERNAL_KIND)
+            )
         at_ns = max(at_ns, ended_ns)
     return gaps
 
@@ -201,7 +206,11 @@ def _made(name: str, span: Span, id: bytes, times: tuple[int, int], kind: str) -
 
 def _inside(span: Span, full: Mapping[bytes, Sequence[Span]]) -> list[Span]:
     """Return the spans below that are part of its time. Servers have other clocks."""
-    return [each for each in full.get(span.id, ()) if span.kind == SERVER or each.kind != SERVER]
+    return [
+        each
+        for each in full.get(span.id, ())
+        if span.kind == SERVER_KIND or each.kind != SERVER_KIND
+    ]
 
 
 def _covered_ns(span: Span, below: Iterable[Span]) -> int:
@@ -237,7 +246,7 @@ def _critical(root: Span, full: Mapping[bytes, Sequence[Span]]) -> set[bytes]:
             each
             for each in full.get(span.id, ())
             if last is not None
-            and each.kind == SERVER
+            and each.kind == SERVER_KIND
             and each.attributes.get("ares.server") == last.server
         ]
     return path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.testing.sim.plan import SCENARIOS
+from ares.testing.sim.plan import OBJECT_SCENARIOS
 from experiments.bench import peer_chart
 from tests.simulation.controls import CONTROLS
 from tests.simulation.log_controls import BY_HAND
@@ -116,7 +116,7 @@ def test_the_protocol_has_a_row_for_every_message():
 
 def test_the_protocol_names_every_scenario_and_every_control_of_the_simulator():
     page = texts(CHECKOUT / "docs/protocol.md") + texts(CHECKOUT / "docs/log.md")
-    assert [name for name in SCENARIOS if f"`{name}`" not in page] == []
+    assert [name for name in OBJECT_SCENARIOS if f"`{name}`" not in page] == []
     by_hand = [control.__name__.replace("_", " ") for control in BY_HAND]
     assert [name for name in (*CONTROLS, *by_hand) if f"*{name}*" not in page] == []
 

@@ -118,7 +118,7 @@ async def test_it_follows_its_users_and_goes_back_with_them(cluster: Cluster) ->
     async with flying(cluster) as piloted:
         users = piloted.users("rennes")
         await until(
-            lambda: (piloted.told.site, piloted.told.decision) == ("rennes", following.HERE)
+            lambda: (piloted.told.site, piloted.told.decision) == ("rennes", following.FOLLOW_HERE)
         )
         assert (await store.current()).server_ids == RENNES
         assert await store.read("old") == b"value"
@@ -126,7 +126,7 @@ async def test_it_follows_its_users_and_goes_back_with_them(cluster: Cluster) ->
         await gone(users)
         piloted.users("nantes")
         await until(
-            lambda: (piloted.told.site, piloted.told.decision) == ("nantes", following.HERE)
+            lambda: (piloted.told.site, piloted.told.decision) == ("nantes", following.FOLLOW_HERE)
         )
         assert (await store.current()).server_ids == NANTES
         assert piloted.pilot.counted.follows == 2
@@ -142,10 +142,10 @@ async def test_it_stays_while_its_place_at_the_other_site_has_no_quorum(cluster:
         cluster.stop(gone_server)
     async with flying(cluster) as piloted:
         users = piloted.users("rennes")
-        await until(lambda: piloted.told.decision == following.CUT_OFF)
+        await until(lambda: piloted.told.decision == following.FOLLOW_CUT_OFF)
         assert "only 1 of its 3 servers there answer, and 2 make a quorum" in piloted.told.why
         await asyncio.sleep(4 * following.SUSTAINED_S)
-        assert piloted.told.decision == following.CUT_OFF
+        assert piloted.told.decision == following.FOLLOW_CUT_OFF
         assert ((await store.current()).index, store.pending) == (0, [])
         for gone_server in ("s3", "s5"):
             cluster.restart(gone_server)
@@ -159,9 +159,9 @@ async def test_users_at_both_sites_leave_it_where_it_is(cluster: Cluster) -> Non
     async with flying(cluster) as piloted:
         piloted.users("nantes")
         piloted.users("rennes")
-        await until(lambda: piloted.told.decision in (following.EVEN, following.HERE))
+        await until(lambda: piloted.told.decision in (following.FOLLOW_EVEN, following.FOLLOW_HERE))
         await asyncio.sleep(2)
-        assert piloted.told.decision in (following.EVEN, following.HERE)
+        assert piloted.told.decision in (following.FOLLOW_EVEN, following.FOLLOW_HERE)
     assert (await (await manager.domain("photos")).current()).index == 0
 
 
@@ -189,7 +189,7 @@ async def test_a_budget_that_is_too_small_is_told(cluster: Cluster) -> None:
     settings = AutopilotSettings(after_s=3600, every_s=0.1, follow_bytes_per_hour=9_000)
     async with flying(cluster, settings) as piloted:
         piloted.users("rennes")
-        await until(lambda: piloted.told.decision == following.BUDGET)
+        await until(lambda: piloted.told.decision == following.FOLLOW_BUDGET)
         assert "more than follow_bytes_per_hour, 9000" in piloted.told.why
     assert (await (await manager.domain("photos")).current()).index == 0
 
@@ -200,11 +200,11 @@ async def test_a_site_with_fewer_servers_or_with_silent_ones_gets_nothing(cluste
     await manager.follow_users("photos")
     async with flying(cluster) as piloted:
         users = piloted.users("rennes")
-        await until(lambda: piloted.told.decision == following.FULL)
+        await until(lambda: piloted.told.decision == following.FOLLOW_FULL)
         assert "rennes has 3 servers, and it has 4 here" in piloted.told.why
         await manager.reconfigure(Configuration.abd(list(NANTES)), domain="photos")
         cluster.stop("s4")
-        await until(lambda: piloted.told.decision == following.FAILED)
+        await until(lambda: piloted.told.decision == following.FOLLOW_FAILED)
         assert "s4 does not answer" in piloted.told.why
         cluster.restart("s4")
         await until(lambda: piloted.told.site == "rennes")
@@ -215,7 +215,7 @@ async def test_only_the_member_that_leads_decides(cluster: Cluster) -> None:
     manager = await photos(cluster)
     await manager.follow_users("photos")
     async with flying(cluster) as piloted:
-        await until(lambda: piloted.told.decision == following.IDLE)
+        await until(lambda: piloted.told.decision == following.FOLLOW_IDLE)
         piloted.leads = False
         await until(lambda: not piloted.pilot.followed())
         piloted.users("rennes")

@@ -74,7 +74,7 @@ async def test_it_follows_readers_that_have_a_key_and_nobody_else(
                 await asyncio.sleep(0.05)
         tasks.append(asyncio.create_task(reads(stranger)))
         await asyncio.sleep(1.5)
-        assert [each.decision for each in pilot.followed()] == [following.IDLE]
+        assert [each.decision for each in pilot.followed()] == [following.FOLLOW_IDLE]
         reader = await cluster.manager("reader", "read", site="rennes")
         tasks.append(asyncio.create_task(reads(reader)))
         async with asyncio.timeout(WAIT_S_MAX):

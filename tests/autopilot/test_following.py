@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from ares.autopilot import following
 from ares.autopilot.following import (
-    BUDGET,
-    CUT_OFF,
-    EVEN,
-    FAILED,
-    FULL,
-    HERE,
-    IDLE,
+    FOLLOW_BUDGET,
+    FOLLOW_CUT_OFF,
+    FOLLOW_EVEN,
+    FOLLOW_FAILED,
+    FOLLOW_FULL,
+    FOLLOW_HERE,
+    FOLLOW_IDLE,
+    FOLLOW_MOVES,
+    FOLLOW_RESTS,
+    FOLLOW_SILENT,
+    FOLLOW_WAITS,
     LEAD,
-    MOVES,
-    RESTS,
-    SILENT,
     SUSTAINED_S,
     TRIED_AGAIN_S,
-    WAITS,
     FollowPolicy,
     ObservedUsage,
     usual,
@@ -55,7 +55,7 @@ class World:
             lambda site: room,
             lambda site: reach,
         )
-        if moves and decision.word == MOVES:
+        if moves and decision.word == FOLLOW_MOVES:
             self.policy.begun(bytes)
             self.policy.moved("photos", bytes, bytes)
             self.site, self.moves = decision.to, self.moves + 1
@@ -68,20 +68,20 @@ class World:
 def test_it_goes_where_twice_as_much_is_asked_for_six_seconds():
     world = World()
     words = world.looks(7, nantes=5.0, rennes=10.0)
-    assert words == [WAITS] * 6 + [MOVES]
+    assert words == [FOLLOW_WAITS] * 6 + [FOLLOW_MOVES]
     assert world.site == "rennes"
-    assert world.look(nantes=5.0, rennes=10.0).word == HERE
+    assert world.look(nantes=5.0, rennes=10.0).word == FOLLOW_HERE
 
 
 @pytest.mark.parametrize(
     ("seen", "word"),
     [
-        ({"nantes": 10.0, "rennes": 10.0 * LEAD - 0.1}, EVEN),
-        ({"rennes": 50.0, "lyon": 40.0}, EVEN),
-        ({"nantes": 10.0}, HERE),
-        ({"rennes": 0.9}, IDLE),
-        ({}, IDLE),
-        ({"rennes": 50.0, "answering": False}, SILENT),
+        ({"nantes": 10.0, "rennes": 10.0 * LEAD - 0.1}, FOLLOW_EVEN),
+        ({"rennes": 50.0, "lyon": 40.0}, FOLLOW_EVEN),
+        ({"nantes": 10.0}, FOLLOW_HERE),
+        ({"rennes": 0.9}, FOLLOW_IDLE),
+        ({}, FOLLOW_IDLE),
+        ({"rennes": 50.0, "answering": False}, FOLLOW_SILENT),
     ],
 )
 def test_it_stays(seen, word):
@@ -90,9 +90,9 @@ def test_it_stays(seen, word):
 
 def test_it_moves_only_where_a_quorum_answered_for_six_seconds():
     world = World()
-    assert world.looks(20, rennes=50.0, reach="1 of 3 answers") == [CUT_OFF] * 20
+    assert world.looks(20, rennes=50.0, reach="1 of 3 answers") == [FOLLOW_CUT_OFF] * 20
     assert "1 of 3 answers" in world.look(rennes=50.0, reach="1 of 3 answers").why
-    assert world.looks(6, rennes=50.0) == [WAITS] * 5 + [MOVES]
+    assert world.looks(6, rennes=50.0) == [FOLLOW_WAITS] * 5 + [FOLLOW_MOVES]
 
 
 def test_it_does_not_move_where_a_quorum_comes_and_goes():
@@ -106,22 +106,22 @@ def test_two_sites_that_pull_both_ways_leave_it_where_it_is():
     world = World(rest_s=0.0)
     for number in range(1000):
         ahead, behind = ("nantes", "rennes") if number // 5 % 2 else ("rennes", "nantes")
-        assert world.look(**{ahead: 100.0, behind: 1.0}).word != MOVES
+        assert world.look(**{ahead: 100.0, behind: 1.0}).word != FOLLOW_MOVES
     assert world.moves == 0
 
 
 def test_one_look_that_says_otherwise_begins_the_wait_from_the_start():
     world = World()
     world.looks(6, rennes=10.0)
-    assert world.look(nantes=9.0, rennes=10.0).word == EVEN
-    assert world.looks(6, rennes=10.0) == [WAITS] * 6
-    assert world.look(rennes=10.0).word == MOVES
+    assert world.look(nantes=9.0, rennes=10.0).word == FOLLOW_EVEN
+    assert world.looks(6, rennes=10.0) == [FOLLOW_WAITS] * 6
+    assert world.look(rennes=10.0).word == FOLLOW_MOVES
 
 
 def test_another_site_waits_for_itself():
     world = World()
     world.looks(6, rennes=10.0)
-    assert world.looks(6, lyon=10.0) == [WAITS] * 6
+    assert world.looks(6, lyon=10.0) == [FOLLOW_WAITS] * 6
     assert world.look(lyon=10.0).to == "lyon"
 
 
@@ -129,35 +129,35 @@ def test_it_rests_after_a_move_and_then_goes_back():
     world = World()
     world.looks(7, rennes=10.0)
     words = world.looks(62, nantes=10.0)
-    assert words == [RESTS] * 59 + [MOVES] + [HERE] * 2
+    assert words == [FOLLOW_RESTS] * 59 + [FOLLOW_MOVES] + [FOLLOW_HERE] * 2
     assert world.site == "nantes"
 
 
 def test_what_is_at_several_sites_goes_to_the_one_that_asks_twice_as_much_as_any_other():
     world = World(site="")
-    assert world.looks(7, nantes=4.0, rennes=10.0)[-1] == MOVES
-    assert World(site="").looks(7, nantes=6.0, rennes=10.0) == [EVEN] * 7
+    assert world.looks(7, nantes=4.0, rennes=10.0)[-1] == FOLLOW_MOVES
+    assert World(site="").looks(7, nantes=6.0, rennes=10.0) == [FOLLOW_EVEN] * 7
 
 
 def test_a_site_without_enough_servers_is_no_place_for_it():
     world = World()
-    assert world.looks(100, rennes=10.0, room="rennes has 2 servers")[6:] == [FULL] * 94
+    assert world.looks(100, rennes=10.0, room="rennes has 2 servers")[6:] == [FOLLOW_FULL] * 94
     assert "rennes has 2 servers" in world.look(rennes=10.0, room="rennes has 2 servers").why
 
 
 def test_a_failed_move_is_tried_again_later():
     world = World()
     world.looks(6, rennes=10.0)
-    assert world.look(rennes=10.0, moves=False).word == MOVES
+    assert world.look(rennes=10.0, moves=False).word == FOLLOW_MOVES
     world.policy.failed("photos", "s4 does not answer")
     words = world.looks(int(TRIED_AGAIN_S), rennes=10.0)
-    assert words == [FAILED] * (int(TRIED_AGAIN_S) - 1) + [MOVES]
+    assert words == [FOLLOW_FAILED] * (int(TRIED_AGAIN_S) - 1) + [FOLLOW_MOVES]
 
 
 def test_move_after_move_that_fails_is_tried_ever_more_seldom():
     world, tries = World(), []
     for _ in range(20_000):
-        if world.look(rennes=10.0, moves=False).word == MOVES:
+        if world.look(rennes=10.0, moves=False).word == FOLLOW_MOVES:
             tries.append(world.now)
             world.policy.failed("photos", "s4 does not answer")
     waits = [later - earlier for earlier, later in pairwise(tries)]
@@ -172,14 +172,16 @@ def test_all_moves_together_keep_within_the_bytes_of_an_hour():
         far = "rennes" if world.site == "nantes" else "nantes"
         decision = world.look(bytes=300, **{far: 10.0})
         moved += 300 * (world.moves - before)
-        assert decision.word in (WAITS, MOVES, BUDGET)
+        assert decision.word in (FOLLOW_WAITS, FOLLOW_MOVES, FOLLOW_BUDGET)
         assert moved <= PER_HOUR * (1 + number / HOUR_S)
     assert world.moves >= 20
 
 
 def test_what_is_larger_than_the_bytes_of_an_hour_never_moves():
     world = World()
-    assert world.looks(20_000, bytes=PER_HOUR + 1, rennes=10.0)[6:] == [BUDGET] * (20_000 - 6)
+    assert world.looks(20_000, bytes=PER_HOUR + 1, rennes=10.0)[6:] == [FOLLOW_BUDGET] * (
+        20_000 - 6
+    )
 
 
 def test_what_a_move_really_took_is_what_is_spent():
@@ -187,9 +189,9 @@ def test_what_a_move_really_took_is_what_is_spent():
     world.policy.look(world.now, ["photos"])
     world.policy.begun(900)
     world.policy.moved("photos", 900, 100)
-    assert world.looks(7, bytes=800, rennes=10.0)[-1] == MOVES
+    assert world.looks(7, bytes=800, rennes=10.0)[-1] == FOLLOW_MOVES
     world.policy.moved("photos", 0, 10**18)
-    assert world.looks(7, bytes=10, nantes=10.0)[-1] == BUDGET
+    assert world.looks(7, bytes=10, nantes=10.0)[-1] == FOLLOW_BUDGET
 
 
 @pytest.mark.parametrize("jump_s", [-1e9, 1e9, 1e12])
@@ -197,9 +199,9 @@ def test_a_clock_that_jumps_neither_moves_it_nor_fills_the_budget(jump_s):
     world = World()
     world.policy.look(world.now, ["photos"])
     world.policy.begun(PER_HOUR)
-    assert world.look(rennes=10.0).word == WAITS
-    assert world.look(rennes=10.0, passed_s=jump_s).word == WAITS
-    assert BUDGET in world.looks(int(SUSTAINED_S), rennes=10.0)
+    assert world.look(rennes=10.0).word == FOLLOW_WAITS
+    assert world.look(rennes=10.0, passed_s=jump_s).word == FOLLOW_WAITS
+    assert FOLLOW_BUDGET in world.looks(int(SUSTAINED_S), rennes=10.0)
     assert world.moves == 0
 
 
@@ -208,8 +210,8 @@ def test_another_leader_meanwhile_begins_the_wait_from_the_start_and_keeps_the_r
     world.looks(7, rennes=10.0)
     world.policy.stand_down()
     words = world.looks(10, nantes=10.0)
-    assert words == [RESTS] * 10
-    assert world.looks(60, nantes=10.0)[-11:] == [MOVES] + [HERE] * 10
+    assert words == [FOLLOW_RESTS] * 10
+    assert world.looks(60, nantes=10.0)[-11:] == [FOLLOW_MOVES] + [FOLLOW_HERE] * 10
 
 
 def test_what_is_forgotten_takes_no_memory_but_for_its_rest():
@@ -250,7 +252,7 @@ def test_one_server_that_forges_its_counts_moves_nothing():
             world.look(
                 **usual([{"nantes": 4.0}, {"nantes": 4.0}, FORGED | {"nantes": -1e308}], 3)
             ).word
-            == HERE
+            == FOLLOW_HERE
         )
 
 

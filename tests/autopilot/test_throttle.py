@@ -8,13 +8,12 @@ from ares.engine.session import SESSION_TICK_S
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, Unavailable
 from ares.model.identity import ClientId
+from ares.model.units import MIB
 from ares.reconfig.mover import MoveOptions, Mover
 from ares.reconfig.throttle import OBJECT_BYTES_MIN, SAVED_S, Throttle
 from ares.reconfig.view import Switches, View
 from tests.inproc.cluster import Cluster
 from tests.unit.rig import C, Rig
-
-MIB = 1024 * 1024
 
 
 def test_each_waits_for_what_moved_before():

@@ -14,7 +14,7 @@ from ares.model.codec import decode_requests
 from ares.model.configuration import Status
 from ares.model.errors import BadMessage
 from ares.model.messages import (
-    DELETED,
+    DELETED_LENGTH,
     Ack,
     CollectConfig,
     DataReply,
@@ -127,7 +127,7 @@ def test_requests_of_every_kind_were_recorded(courses):
     }
     puts = [request.element for request in requests if isinstance(request, PutData)]
     assert any(element.size > INLINE_BYTES_MAX for element in puts)
-    assert any(element.length == DELETED for element in puts)
+    assert any(element.length == DELETED_LENGTH for element in puts)
     assert any(
         isinstance(request, GetData) and request.successor is not None for request in requests
     ), "a mover's"

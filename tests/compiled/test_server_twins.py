@@ -13,8 +13,8 @@ from ares.model.codec import BATCH_MESSAGES_MAX, decode_replies, encode
 from ares.model.configuration import Status, Successor
 from ares.model.element import checksum, hollow, sealed
 from ares.model.messages import (
-    DELETED,
-    LEFT,
+    DELETED_LENGTH,
+    LEFT_LENGTH,
     Ack,
     CollectConfig,
     Element,
@@ -77,7 +77,7 @@ def puts(draw, odd):
     match what:
         case "deleted" | "left":
             length, parts = (
-                DELETED if what == "deleted" else LEFT,
+                DELETED_LENGTH if what == "deleted" else LEFT_LENGTH,
                 draw(some.sampled_from([(), (b"",)])),
             )
         case "parts":

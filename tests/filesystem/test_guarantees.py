@@ -15,10 +15,10 @@ import pytest
 from ares.client.connect import connect
 from ares.filesystem import AresFileSystem
 from ares.filesystem.system import Pieces, replace
+from ares.model.units import MIB
 
 from .conftest import DOMAIN
 
-MIB = 1024 * 1024
 Make = Callable[..., AresFileSystem]
 
 

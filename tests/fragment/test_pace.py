@@ -9,8 +9,7 @@ from ares.fragment.shared_memory import (
     WINDOW_MIN,
     Pace,
 )
-
-MIB = 2**20
+from ares.model.units import MIB
 
 
 def told(pace, times, seconds, moved_bytes):

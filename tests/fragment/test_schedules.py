@@ -13,14 +13,13 @@ from ares.fragment.block import block_name, decode_block
 from ares.fragment.collect import fm_collect
 from ares.fragment.match import GENESIS
 from ares.model.errors import Unavailable
+from ares.model.units import DAY_S
 
 from .contents import Change, changes, contents, wishes
 from .memory_blocks import MemoryBlocks
 from .memory_world import World, noise, whole_chunks
 
 pytestmark = pytest.mark.slow
-
-DAY_S = 24 * 3600
 
 
 class Careless(MemoryBlocks):

@@ -18,7 +18,8 @@ from ares.model.configuration import Configuration
 from ares.model.configuration import Server as Member
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
 from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow, ReadLog, Seal, Trim
-from ares.model.messages import REQUESTS, AnyMessage, Introduce, Reason, Refused
+from ares.model.messages import REQUEST_KINDS, AnyMessage, Introduce, Reason, Refused
+from ares.model.units import MIB
 from ares.net.native import ZmtpConnections
 from ares.security.keys import SecretKey, keyed
 from ares.testing.torture.torture_cluster import TortureCluster
@@ -54,7 +55,6 @@ from .stranger import (
 
 pytestmark = pytest.mark.process
 
-MIB = 1024 * 1024
 HIGHEST = 2**63 - 1
 ABSENT = ["absent", "127.0.0.1:9", "0" * 32]
 
@@ -220,7 +220,7 @@ def test_numbers_out_of_bounds_end_neither_a_log_nor_its_timer(server: Server) -
         reader.say(held)
         batches = [
             message(kind.__name__, field, value)
-            for kind in REQUESTS
+            for kind in REQUEST_KINDS
             for field in numbers(kind.__name__)
             for value in field.beyond
         ]

@@ -20,7 +20,7 @@ from ares.model.configuration import Configuration
 from ares.model.decision import Decision
 from ares.model.errors import BadBlock, BadMessage
 from ares.model.identity import DEFAULT_DOMAIN, NO_CALL
-from ares.model.messages import REQUESTS, AnyMessage, Decided
+from ares.model.messages import REQUEST_KINDS, AnyMessage, Decided
 from ares.model.numbers import INSTANT_MAX, POSITION_MAX
 from ares.registers.mirroring import UnreadableRecord, decode_as_of, encode_as_of
 
@@ -31,7 +31,7 @@ EVERY = [
     for kind in KINDS
     for field in numbers(kind)
 ]
-ASKED = {kind.__name__ for kind in REQUESTS}
+ASKED = {kind.__name__ for kind in REQUEST_KINDS}
 
 
 def batch(content: list[Any]) -> list[bytes]:

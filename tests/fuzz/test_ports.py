@@ -82,7 +82,7 @@ async def mute() -> AsyncIterator[FuzzTarget]:
 async def test_what_does_not_answer_is_found(
     mute: FuzzTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fuzz, "SERVES_S", 0.3)
+    monkeypatch.setattr(fuzz, "FUZZ_SERVES_S", 0.3)
     monkeypatch.setattr(fuzz_attacks, "FUZZ_CONNECT_S", 1.0)  # the server never sends a greeting
     outcome = await fuzz.fuzz(mute, 50, 1)
     assert outcome.findings == ["it does not answer any more"]

@@ -21,7 +21,7 @@ from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.element import Element, sealed
 from ares.model.identity import CallId, ClientId, ObjectName, ServerId
-from ares.model.messages import DELETED, REQUESTS, ListObjects, PutData, Reason
+from ares.model.messages import DELETED_LENGTH, REQUEST_KINDS, ListObjects, PutData, Reason
 from ares.model.tag import Tag
 from ares.platform.environment import PURE_VARIABLE
 from ares.testing.torture.torture_cluster import TortureCluster
@@ -128,7 +128,7 @@ def test_no_request_of_a_writer_stores_a_reserved_name(server: OneServer) -> Non
     """Each message is in a separate batch, and the server continues to answer."""
     sent: list[str] = []
     with KeyedStranger(server.settings, "writer") as writer:
-        for kind in REQUESTS:
+        for kind in REQUEST_KINDS:
             for name in RESERVED_NAMES:
                 for made in with_text(message(kind.__name__), name):
                     made[1] = next(calls)
@@ -143,7 +143,7 @@ def test_no_request_of_a_writer_stores_a_reserved_name(server: OneServer) -> Non
         assert server.reserved(writer) == []
 
 
-@pytest.mark.parametrize("length", [1, DELETED], ids=["write", "delete"])
+@pytest.mark.parametrize("length", [1, DELETED_LENGTH], ids=["write", "delete"])
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "in a batch"])
 def test_a_writer_puts_its_own_names_only(server: OneServer, length: int, together: bool) -> None:
     """An otherwise valid put is refused for the name, in any batch."""

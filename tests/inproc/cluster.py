@@ -16,8 +16,6 @@ from ares.replica.replica import Replica
 from ares.server.storage_server import ServerParts, StorageServer
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
-MIB = 1024 * 1024
-
 
 class Cluster:
     """Servers s0 to s6, of which the first three make c0.

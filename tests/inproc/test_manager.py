@@ -10,8 +10,7 @@ import pytest
 from ares.model.errors import BadInput, ConnectionClosed, ObjectNotFound, Unavailable
 from ares.model.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from ares.model.tag import Tag
-
-from .cluster import MIB
+from ares.model.units import MIB
 
 
 async def listed(store, prefix=""):

@@ -16,13 +16,12 @@ from ares.model.errors import (
     ConsensusUnavailable,
     Unavailable,
 )
+from ares.model.units import MIB
 from ares.platform import tasks
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
 from ares.server.storage_server import StorageServer
 from tests.inproc.network import InprocListener
-
-from .cluster import MIB
 
 EC = Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)
 ABD = Configuration.abd(["s4", "s5", "s6"])

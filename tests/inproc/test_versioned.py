@@ -7,9 +7,8 @@ import pytest
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 from ares.model.tag import TAG_ZERO, Tag
+from ares.model.units import MIB
 from ares.reconfig.view import Switches
-
-from .cluster import MIB
 
 EC = Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)
 

@@ -13,6 +13,7 @@ from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import Scrub, ScrubReply
+from ares.model.units import KIB
 from ares.reconfig.view import Switches
 from ares.registers.repair import rebuild_element
 from ares.server.scrub import ScrubPlan
@@ -21,7 +22,6 @@ from ares.store.journal.segment_journal import open_journal
 from ares.store.journal.segments import Owner
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
-KIB = 1024
 WAIT_S_MAX = 60.0
 
 

@@ -6,14 +6,15 @@ import random
 from pathlib import Path
 
 from ares.model.element import intact
-from ares.model.messages import DELETED, GetData, Introduce
+from ares.model.messages import DELETED_LENGTH, GetData, Introduce
+from ares.model.units import KIB
 from ares.server.storage_process import recovered
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import BATCH_MAGIC, SEGMENT_MAGIC, decode_head, parse_frame, walk
 from ares.store.port import ExaminationResult
 
-from ..journal.serving import INITIAL, KIB, ME, PHOTOS, ClosingDisk, log_journal, put, state
+from ..journal.serving import INITIAL, ME, PHOTOS, ClosingDisk, log_journal, put, state
 
 BATCH_MAX = 4
 
@@ -134,7 +135,7 @@ def truth_of(requests):
     return {
         (it.configuration, it.object, it.tag): b"".join(it.element.parts)
         for it in requests[1:]
-        if it.element.length != DELETED
+        if it.element.length != DELETED_LENGTH
     }
 
 

@@ -21,9 +21,10 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import Tag
+from ares.model.units import KIB
 from tests.journal.memory_journal import Kept, MemoryJournal
 
-from ..journal.serving import INITIAL, KIB, NEXT, PHOTOS, put
+from ..journal.serving import INITIAL, NEXT, PHOTOS, put
 from ..journal.test_full_disk import SmallDisk
 from .rig import RottenDisk, Server, anatomy, flip
 

@@ -8,12 +8,13 @@ import asyncio
 import pytest
 
 from ares.model.element import sealed
-from ares.model.messages import DELETED, Ack, Introduce, PutData, Refused, Scrub
+from ares.model.messages import DELETED_LENGTH, Ack, Introduce, PutData, Refused, Scrub
 from ares.model.tag import Tag
+from ares.model.units import KIB
 from ares.server import scrub as scrubbing
 from ares.server.scrub import Scrubber, ScrubPlan
 
-from ..journal.serving import KIB, PHOTOS, put
+from ..journal.serving import PHOTOS, put
 from ..journal.test_full_disk import SmallDisk
 from .rig import Server, anatomy, flip
 
@@ -25,7 +26,7 @@ def number_put(number):
 def deletion(number):
     tag = Tag(2, 1)
     return PutData(
-        7, PHOTOS.id, f"{number}", tag, sealed(PHOTOS.id, f"{number}", tag, 0, DELETED, ())
+        7, PHOTOS.id, f"{number}", tag, sealed(PHOTOS.id, f"{number}", tag, 0, DELETED_LENGTH, ())
     )
 
 

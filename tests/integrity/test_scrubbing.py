@@ -13,12 +13,13 @@ import pytest
 
 from ares.model.errors import AresError
 from ares.model.messages import GetData, Scrub
+from ares.model.units import KIB
 from ares.registers import repair as repairing
 from ares.server import scrub as scrubbing
 from ares.server.scrub import _Ended, _Pace
 from tests.inproc.network import InprocConnections
 
-from .cluster import KIB, WAIT_S_MAX, Cluster
+from .cluster import WAIT_S_MAX, Cluster
 from .rig import Headless, anatomy, flip
 
 SIZES = [0, 10, 5 * KIB, 30 * KIB, 90 * KIB]

@@ -11,6 +11,7 @@ from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import CollectConfig, GetData, Introduce, PutData, Request, WriteConfig
 from ares.model.tag import Tag
+from ares.model.units import KIB
 from ares.replica.compaction import Compaction
 from ares.replica.facts import fact_bytes_max
 from ares.replica.replica import Replica
@@ -25,7 +26,6 @@ PHOTOS = Configuration.abd(MEMBERS[:3]).at("photos", 0, INITIAL.id)
 NEXT = Configuration.abd(MEMBERS[1:4]).at("photos", 1, INITIAL.id)
 ME = MEMBERS[1]
 OWNER = Owner(INITIAL.id, ME.id, ME.identity)
-KIB = 1024
 
 
 class AtOnce:

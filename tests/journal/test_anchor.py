@@ -10,12 +10,13 @@ import shutil
 import pytest
 
 from ares.model.errors import BadInput, StoreDamaged
+from ares.model.units import KIB
 from ares.store.journal.disk import DISK_BLOCK_BYTES, Disk
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import NOTE_PREFIX, Anchor, AnchorRecord, Owner, anchor_of
 
 from .model_disk import crash
-from .serving import KIB, OWNER, AtOnce, Node, log_journal, put
+from .serving import OWNER, AtOnce, Node, log_journal, put
 from .test_full_disk import SmallDisk
 from .test_torn import Story, check
 

@@ -7,13 +7,14 @@ from ares.model.configuration import Status, Successor
 from ares.model.element import intact
 from ares.model.messages import CollectConfig, Finalize, GetData, Introduce, PutData
 from ares.model.tag import Tag
+from ares.model.units import KIB
 from ares.replica.compaction import choose
 from ares.replica.facts import ConfigurationRecord, TagsTrimmed, fact_bytes_max
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import NEW_SEGMENT_SUFFIX
 from ares.store.port import Use
 
-from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
+from .serving import INITIAL, NEXT, PHOTOS, Node, log_journal, plain, put, state
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 import pytest
 
 from ares.model.tag import Tag
+from ares.model.units import KIB
 from ares.replica.facts import ConfigurationRecord, TagsTrimmed, fact_bytes_max
 from ares.store.port import Use
 
 from .memory_journal import Kept, MemoryJournal
-from .serving import INITIAL, KIB, PHOTOS, Node, log_journal, plain, put, requests, state
+from .serving import INITIAL, PHOTOS, Node, log_journal, plain, put, requests, state
 
 
 @pytest.fixture(params=["log", "memory"])

@@ -9,6 +9,7 @@ import random
 import pytest
 
 from ares.model.errors import BadInput, ForeignStore, StoreDamaged
+from ares.model.units import KIB
 from ares.store.journal.format import (
     BATCH_MAGIC,
     JOURNAL_FORMAT,
@@ -22,7 +23,7 @@ from ares.store.journal.format import (
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
 
-from .serving import INITIAL, KIB, OWNER, AtOnce, Node, log_journal, put
+from .serving import INITIAL, OWNER, AtOnce, Node, log_journal, put
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from ares.model.messages import (
     ReadConfig,
     WriteConfig,
 )
+from ares.model.units import KIB
 from ares.reconfig.view import Switches
 from ares.replica import group_commit
 from ares.server.storage_process import ServingParts, run_server
@@ -36,7 +37,7 @@ from ares.store.journal.segments import Owner
 from ares.store.journal.writer import WriterThread
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
-from .serving import INITIAL, KIB, NEXT, PHOTOS, AtOnce, Node, log_journal, put
+from .serving import INITIAL, NEXT, PHOTOS, AtOnce, Node, log_journal, put
 from .test_full_disk import FailingDisk, SmallDisk
 
 PATIENCE_S = 60.0

@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from ares.model.units import KIB
 from ares.store.journal import format as journal_format
 from ares.store.journal.disk import Disk
 from ares.store.journal.examine import SegmentExamination
@@ -24,7 +25,7 @@ from ares.store.journal.format import (
     kept_of_torn,
 )
 
-from .serving import INITIAL, KIB, put
+from .serving import INITIAL, put
 
 SALT, FIRST = 0x1234, 5
 

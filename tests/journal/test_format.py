@@ -5,6 +5,7 @@ import pytest
 from ares.model.element import intact, sealed
 from ares.model.messages import ELEMENT_PARTS_MAX, PutData
 from ares.model.tag import Tag
+from ares.model.units import KIB
 from ares.replica.facts import ConfigurationRecord, TagsTrimmed
 from ares.store.journal.format import (
     ALIGNMENT,
@@ -24,7 +25,7 @@ from ares.store.journal.format import (
     walk,
 )
 
-from .serving import INITIAL, KIB, PHOTOS, put
+from .serving import INITIAL, PHOTOS, put
 
 SALT = 0x1234
 ROOM = bytes(8 * KIB)

@@ -13,13 +13,14 @@ import pytest
 
 from ares.model.configuration import Status, Successor
 from ares.model.messages import Ack, CollectConfig, DataReply, GetData, Introduce, Reason, Refused
+from ares.model.units import KIB
 from ares.replica.facts import fact_bytes_max
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import Segment
 from ares.store.port import Use
 
-from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
+from .serving import INITIAL, NEXT, PHOTOS, Node, log_journal, plain, put, state
 
 
 class SmallDisk(Disk):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from ares.model.units import KIB
 from ares.platform import processor_waits
 from ares.platform.processor_waits import ProcessorWaits
 from ares.store.journal import writer as journal_writer
@@ -26,7 +27,7 @@ from ares.store.journal.writer import (
     WriterThread,
 )
 
-from .serving import KIB, AtOnce, ClosingDisk, Node, log_journal, put
+from .serving import AtOnce, ClosingDisk, Node, log_journal, put
 
 QUICK, SLOW = 0.0003, 2 * JOBS_REMEMBERED * QUICK_S
 

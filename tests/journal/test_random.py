@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from ares.model.element import sealed
 from ares.model.messages import PutData
+from ares.model.units import KIB
 from ares.replica.replica import Replica
 from ares.store.journal.segment_journal import SegmentJournal
 
 from ..property.test_replica import INITIAL, ME, MEMBERS, few_tags, likely
 from .model_disk import RecordedDisk, crash
-from .serving import KIB, AtOnce, Owner, state
+from .serving import AtOnce, Owner, state
 from .serving import Node as PlainNode
 
 OWNER = Owner(INITIAL.cluster_id, MEMBERS[ME].id, MEMBERS[ME].identity)

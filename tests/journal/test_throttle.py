@@ -6,9 +6,10 @@ Clients wait.
 import asyncio
 import itertools
 
+from ares.model.units import KIB
 from ares.server.storage_server import ServerParts, StorageServer
 
-from .serving import KIB, AtOnce, Node, log_journal, put
+from .serving import AtOnce, Node, log_journal, put
 
 
 class Tap:

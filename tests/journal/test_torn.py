@@ -10,10 +10,11 @@ import pytest
 
 from ares.model.errors import StoreDamaged
 from ares.model.messages import PutData
+from ares.model.units import KIB
 from ares.replica.replica import Replica
 
 from .model_disk import RecordedDisk, crash
-from .serving import INITIAL, KIB, ME, Node, log_journal, plain, requests, state
+from .serving import INITIAL, ME, Node, log_journal, plain, requests, state
 
 
 def slow(*seeds):

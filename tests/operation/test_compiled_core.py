@@ -19,7 +19,7 @@ from ares.cli.main import _print_version
 from ares.cli.status_command import _cores, _server_data
 from ares.model.messages import Description
 from ares.platform import compiled
-from ares.platform.compiled import PYTHON, RUST
+from ares.platform.compiled import PYTHON_CORE, RUST_CORE
 from ares.platform.interpreter import python
 from ares.platform.metrics import REPLY_S_BUCKETS, Histogram
 from ares.server.prometheus import of_process, render
@@ -58,7 +58,7 @@ def run(*words: str | Path, **environment: str) -> str:
 def test_the_version_names_the_core():
     pure = run(*python("-m", "ares", "--version"), ARES_PURE="1")
     assert pure.endswith(" (python core)\n")
-    assert run(*python("-m", "ares", "--version")) == pure.replace(PYTHON, compiled.CORE_NAME)
+    assert run(*python("-m", "ares", "--version")) == pure.replace(PYTHON_CORE, compiled.CORE_NAME)
 
 
 def test_the_slower_core_is_said_with_what_to_do(monkeypatch, capsys):
@@ -98,7 +98,15 @@ def test_status_says_which_servers_have_which_core():
         return Description(1, "s0", "", b"c", "1", 0.0, 0, (), core=core)
 
     assert (
-        _cores({"s0": said(RUST), "s1": said(PYTHON), "s2": None, "s3": said(RUST), "s4": said("")})
+        _cores(
+            {
+                "s0": said(RUST_CORE),
+                "s1": said(PYTHON_CORE),
+                "s2": None,
+                "s3": said(RUST_CORE),
+                "s4": said(""),
+            }
+        )
         == "core: python (s1), rust (s0, s3)"
     )
     assert _cores({"s0": None, "s1": said("")}) == ""
@@ -172,7 +180,7 @@ def test_where_nothing_compiles_the_package_is_pure_and_complete(tmp_path):
     assert (built.name.endswith("-py3-none-any.whl"), compiled_files) == (True, [])
     assert run(*python("-c", INSTALLED, tmp_path / "installed")).split() == [
         str(tmp_path / "installed/ares/platform/compiled.py"),
-        PYTHON,
+        PYTHON_CORE,
     ]
 
 

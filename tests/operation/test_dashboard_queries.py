@@ -29,7 +29,7 @@ from .test_dashboards import dashboard, queries
 pytestmark = pytest.mark.process
 
 PATIENCE_S = 120.0
-LOAD = """
+LOAD_SCRIPT = """
 import asyncio, itertools, sys, ares
 async def main():
     async with ares.connect(sys.argv[1]) as store:
@@ -145,7 +145,9 @@ def asked(address: str, query: str) -> list[float]:
     shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus"
 )
 def test_every_panel_of_live_operation_shows_something(cli: Cli, prometheus: str) -> None:
-    load = subprocess.Popen(python("-c", LOAD, str(cli.settings.path)), stdout=subprocess.PIPE)
+    load = subprocess.Popen(
+        python("-c", LOAD_SCRIPT, str(cli.settings.path)), stdout=subprocess.PIPE
+    )
     try:
         assert load.stdout is not None
         assert load.stdout.readline() == b"moving\n"

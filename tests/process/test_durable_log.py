@@ -22,7 +22,7 @@ from .command_line import Cli, running_cluster
 
 pytestmark = pytest.mark.process
 
-CHAIN = ("s0", "s1", "s2")
+CHAIN_SERVERS = ("s0", "s1", "s2")
 KILLS = 20
 LOG_MIB = 96
 RECORD_BYTES = 1 << 20
@@ -125,11 +125,11 @@ async def _appends_and_kills(cluster: Cli, servers: Servers) -> None:
                 continue
 
     async with ares.connect(cluster.settings.path) as store:
-        log = await store.log("events", ares.Configuration.chain(CHAIN))
+        log = await store.log("events", ares.Configuration.chain(CHAIN_SERVERS))
         writers = [asyncio.create_task(append(log, name)) for name in range(8)]
         for _ in range(KILLS):
             await asyncio.sleep(rng.random() * 0.3)
-            id = rng.choice(CHAIN)
+            id = rng.choice(CHAIN_SERVERS)
             await asyncio.to_thread(servers.kill, id)
             await asyncio.to_thread(servers.start, id)
         ended = True
@@ -156,7 +156,7 @@ def test_a_log_takes_disk_and_no_memory_and_a_trim_gives_the_disk_back(cluster, 
 
 async def _large_log(cluster: Cli, servers: Servers, mib: int) -> None:
     async with ares.connect(cluster.settings.path) as store:
-        log = await store.log("events", ares.Configuration.chain(CHAIN))
+        log = await store.log("events", ares.Configuration.chain(CHAIN_SERVERS))
         await log.append(b"first")
         before_mib = servers.memory_mib("s1")
         for first in range(0, mib, 8):
@@ -201,7 +201,7 @@ def test_what_rotted_is_read_from_others_and_a_start_refuses_it(cluster, servers
 
 @pytest.mark.slow
 def test_a_start_without_a_log_is_refused(cluster, servers):
-    cluster.ok("log", "create", "events", "--servers", ",".join(CHAIN))
+    cluster.ok("log", "create", "events", "--servers", ",".join(CHAIN_SERVERS))
     cluster.ok("log", "append", "events", "-", stdin=b"acknowledged")
     servers.kill("s1")
     [directory] = [path for path in servers.directory("s1").iterdir() if path.is_dir()]
@@ -220,7 +220,7 @@ def test_a_start_without_a_log_is_refused(cluster, servers):
 async def _rotten_log(cluster: Cli, servers: Servers) -> None:
     entries = [os.urandom(RECORD_BYTES) for _ in range(24)]
     async with ares.connect(cluster.settings.path) as store:
-        log = await store.log("events", ares.Configuration.chain(CHAIN))
+        log = await store.log("events", ares.Configuration.chain(CHAIN_SERVERS))
         for entry in entries:
             await log.append(entry)
         servers.kill("s1")

@@ -44,7 +44,7 @@ from ares.model.log_messages import (
     TrimDone,
 )
 from ares.model.messages import (
-    LEFT,
+    LEFT_LENGTH,
     Ack,
     AnyMessage,
     AskedFrom,
@@ -91,7 +91,7 @@ from ares.model.tag import Tag
 
 words = st.integers(0, 2**64 - 1)
 counts = st.integers(0, POSITION_MAX)
-lengths = st.integers(LEFT, VALUE_BYTES_MAX)
+lengths = st.integers(LEFT_LENGTH, VALUE_BYTES_MAX)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ids = st.binary(max_size=16)
 tags = st.builds(Tag, words, words)

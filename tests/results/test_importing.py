@@ -182,7 +182,7 @@ def count(frame, event, argument):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-importing.BATCH_LINES = 200
+importing.IMPORT_BATCH_LINES = 200
 sys.setprofile(count)
 imported(Path(sys.argv[1]), Path(sys.argv[2]))
 """

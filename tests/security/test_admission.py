@@ -154,7 +154,7 @@ def test_every_request_has_a_role() -> None:
         if isinstance(kind, type)
     }
     every |= {PullElement, *typing.get_args(ChainRequest)}
-    assert kinds | {Forward, Committed, LookRow, Fetch} == every == set(admission.REQUESTS)
+    assert kinds | {Forward, Committed, LookRow, Fetch} == every == set(admission.REQUEST_KINDS)
 
 
 @pytest.mark.parametrize(

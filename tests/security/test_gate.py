@@ -13,6 +13,7 @@ from ares.cluster.tables import TransportName
 from ares.model.codec import encode
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import Ack, AnyMessage, Describe, Reason, Refused
+from ares.model.units import MIB
 from ares.net import native
 from ares.net.libzmq import Authenticator
 from ares.net.native import ZmtpListener
@@ -23,7 +24,6 @@ from ares.security.keys import SecretKey, keyed
 
 from .cluster import WAIT_S_MAX, within
 
-MIB = 1024 * 1024
 S0 = ServerId("s0")
 ATTEMPTS = 2000
 AT_ONCE = 20

@@ -13,10 +13,11 @@ from ares.model.codec import FRAME_BYTES_MAX
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
 from ares.model.messages import Ack, Element, PutData
 from ares.model.tag import Tag
+from ares.model.units import MIB
 from ares.security.keys import SecretKey
 
 from .cluster import within
-from .test_gate import MIB, S0, Server, client_of
+from .test_gate import S0, Server, client_of
 
 STRANGERS = 2
 EACH_BYTES = 100 * MIB

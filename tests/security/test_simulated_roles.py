@@ -14,7 +14,7 @@ from ares.model.messages import AnyMessage, GetData, ListObjects, Role, WriteCon
 from ares.security import roles as admission
 from ares.security.clients_file import AuthorisedClient
 from ares.security.roles import Admission
-from ares.testing.sim.plan import SCENARIOS, draw
+from ares.testing.sim.plan import OBJECT_SCENARIOS, draw
 from ares.testing.sim.run import run_plan
 from ares.testing.sim.simulated_server import SimServer
 
@@ -66,7 +66,7 @@ def admitting() -> Iterator[list[AnyMessage]]:
         yield hearsay
 
 
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+@pytest.mark.parametrize("scenario", sorted(OBJECT_SCENARIOS))
 def test_fixed_seeds_are_clean_with_roles(scenario: str) -> None:
     with admitting():
         for seed in range(SEEDS):

@@ -10,9 +10,9 @@ import pytest
 
 from ares.consensus.raft import transport as raft_transport
 from ares.model.identity import ClientId, ServerId
+from ares.model.units import MIB
 from tests.consensus.clusters import PATIENCE_S, LocalMembers, configuration, until
 
-MIB = 1024 * 1024
 FLOOD_BYTES = 4 * MIB
 FEW = 8
 """Number of strangers that a member bears here.

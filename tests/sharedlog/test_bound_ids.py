@@ -23,7 +23,7 @@ from ares.model.log_messages import (
     Seal,
     seal_of,
 )
-from ares.model.messages import REQUESTS, Introduce, WriteConfig
+from ares.model.messages import REQUEST_KINDS, Introduce, WriteConfig
 from ares.model.tag import Tag
 from ares.sharedlog.bound_ids import bound_id
 from ares.sharedlog.log_facts import PieceFetched, RecordsTaken
@@ -244,7 +244,7 @@ def shows_ids(kind: Any) -> bool:
 
 def test_no_reply_to_a_client_shows_an_id_of_a_log():
     """A client is shown ids in ``Fetched``, which takes a server's key, and as proposers."""
-    showing = {request.__name__ for request, row in REQUESTS.items() if shows_ids(row.reply)}
+    showing = {request.__name__ for request, row in REQUEST_KINDS.items() if shows_ids(row.reply)}
     assert showing == {"Fetch", "Propose"}
 
 

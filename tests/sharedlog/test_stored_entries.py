@@ -207,7 +207,7 @@ class OnDisk(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True)
 def small_index():
-    with patch.object(stored_entries, "INDEX_BYTES", INDEX_BYTES):
+    with patch.object(stored_entries, "RECORD_INDEX_BYTES", INDEX_BYTES):
         yield
 
 

@@ -12,7 +12,7 @@ from ares.engine.phases import ROUND
 from ares.engine.recording import Recording
 from ares.engine.session import Session
 from ares.model.message import TRACE_BYTES
-from ares.testing.sim.plan import SCENARIOS, draw
+from ares.testing.sim.plan import OBJECT_SCENARIOS, draw
 from ares.testing.sim.run import run_plan
 
 
@@ -44,7 +44,7 @@ class Recorded:
         return float(self._now)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", OBJECT_SCENARIOS)
 def test_a_run_whose_operations_are_recorded_is_the_same_run(scenario, monkeypatch):
     plans = [draw(seed, scenario) for seed in range(2)]
     plain = [run_plan(plan) for plan in plans]
@@ -61,7 +61,7 @@ def test_a_run_whose_operations_are_recorded_is_the_same_run(scenario, monkeypat
             assert recording._standing == {}
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", OBJECT_SCENARIOS)
 def test_servers_that_are_told_keep_their_promises(scenario, monkeypatch):
     recorded, plan = Recorded(monkeypatch, b"t" * TRACE_BYTES), draw(1, scenario)
     assert run_plan(plan).violation is None

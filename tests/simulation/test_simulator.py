@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ares.platform.interpreter import python
-from ares.testing.sim.plan import SCENARIOS, SimPlan, draw
+from ares.testing.sim.plan import OBJECT_SCENARIOS, SimPlan, draw
 from ares.testing.sim.run import run_plan, shrink
 from tests.simulation.controls import CONTROLS, hunt
 
@@ -20,7 +20,7 @@ Plans are kept because the draws of a seed change with the scenarios.
 """
 
 
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+@pytest.mark.parametrize("scenario", sorted(OBJECT_SCENARIOS))
 @pytest.mark.parametrize(
     "seeds", [FEW_SEEDS, pytest.param(FIXED_SEEDS, marks=pytest.mark.slow)], ids=["few", "more"]
 )
@@ -38,7 +38,7 @@ def test_plans_that_once_failed_are_clean(path):
 
 
 def test_the_same_seed_gives_the_same_run():
-    for scenario in SCENARIOS:
+    for scenario in OBJECT_SCENARIOS:
         plan = draw(7, scenario)
         first, second = run_plan(plan), run_plan(plan, keep_story=True)
         assert first.digest == second.digest

@@ -14,7 +14,7 @@ import pytest
 from ares.cluster.tables import TracingSettings
 from ares.tracing import tracer as subject
 from ares.tracing.export import as_otlp, tracer_of
-from ares.tracing.spans import CLIENT, DSMM, USER, Span
+from ares.tracing.spans import CLIENT_KIND, DSMM, USER, Span
 from ares.tracing.tracer import Tracer
 from ares.tracing.tree import Tree, read_spans
 from ares.tracing.variables import tracing_of
@@ -42,7 +42,7 @@ def test_an_operation_is_a_span_of_its_own_and_a_failed_one_says_why():
     one, other = spans
     assert (one.name, one.kind, one.parent, one.attributes, one.error) == (
         "read",
-        CLIENT,
+        CLIENT_KIND,
         b"",
         {"ares.level": USER, **named("read")},
         "",
@@ -370,5 +370,5 @@ def test_a_tree_shows_when_and_says_where_the_time_went():
     [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity"), (0.5, 0.5)],
 )
 def test_a_number_that_json_has_not_is_told_as_otlp_does(value, told):
-    span = Span("x", b"t" * 16, b"s" * 8, b"", 1, 2, CLIENT, {"a": value})
+    span = Span("x", b"t" * 16, b"s" * 8, b"", 1, 2, CLIENT_KIND, {"a": value})
     assert as_otlp(span)["attributes"] == [{"key": "a", "value": {"doubleValue": told}}]

@@ -7,7 +7,7 @@ import pytest
 from ares.tracing.spans import DSMM, Span
 from ares.tracing.tree import Tree
 
-ROUND = {
+ROUND_ATTRIBUTES = {
     "ares.round": "get-data",
     "ares.asked": ["s0", "s1", "s2", "s3", "s4"],
     "ares.spared": ["s3", "s4"],
@@ -25,7 +25,7 @@ def tree_of(round):
     return Tree(
         [
             span("read", "", 0, 30),
-            span("CommunicationLatency", "read", 0, 30, **ROUND | round),
+            span("CommunicationLatency", "read", 0, 30, **ROUND_ATTRIBUTES | round),
         ]
     )
 
@@ -129,7 +129,7 @@ def test_times_without_lines_below_add_up_and_the_critical_path_is_marked():
 def test_the_server_that_ended_a_round_is_on_the_critical_path():
     quorum = reply(["s0", "s1"], [3.0, 9.0], [1.0, 8.0]) | {"ares.needed": 2}
     spans = [
-        span("CommunicationLatency", "", 0, 10, **ROUND | quorum),
+        span("CommunicationLatency", "", 0, 10, **ROUND_ATTRIBUTES | quorum),
         span("fast", "CommunicationLatency", 1, 2, "server", **{"ares.server": "s0"}),
         span("slow", "CommunicationLatency", 1, 9, "server", **{"ares.server": "s1"}),
     ]
@@ -139,7 +139,7 @@ def test_the_server_that_ended_a_round_is_on_the_critical_path():
 
 def test_the_parts_of_a_rounds_time_come_before_the_work_of_servers():
     spans = [
-        span("CommunicationLatency", "", 0, 30, **ROUND | TWO_STOPPED),
+        span("CommunicationLatency", "", 0, 30, **ROUND_ATTRIBUTES | TWO_STOPPED),
         span("PutData", "CommunicationLatency", 1, 2, "server", **{"ares.server": "s0"}),
         span("Commit", "PutData", 1.5, 2),
     ]

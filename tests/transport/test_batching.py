@@ -9,6 +9,7 @@ from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, S
 from ares.model.log_messages import Append, Forward, LogRecord
 from ares.model.messages import AnyMessage, Element, PutData
 from ares.model.tag import Tag
+from ares.model.units import MIB
 from ares.model.work import ENTRY_BYTES_MIN
 from ares.net.batching import (
     BATCH_BYTES_MAX,
@@ -21,8 +22,6 @@ from ares.net.batching import (
 )
 
 from .wires import get_tag
-
-MIB = 1024 * 1024
 
 
 def put(call: int, data: bytes) -> PutData:

@@ -18,13 +18,13 @@ from ares.model.codec import encode
 from ares.model.identity import CallId, ConfigurationId, ObjectName
 from ares.model.messages import AnyMessage, DataReply, Element, PutData
 from ares.model.tag import TAG_ZERO, Tag
+from ares.model.units import MIB
 from ares.net.libzmq import RECEIVED_BATCHES_MAX
 from ares.net.native import ZmtpListener
 
 from .test_zmq import LARGE_FRAME, hung_up, shaken_hands
 from .wires import S0, WAIT_S_MAX, Server, Wire, ZmqWire, acknowledge, get_tag, until
 
-MIB = 1024 * 1024
 MORE = b"\x03"
 HANDSHAKE_BYTES_MAX = 1024
 

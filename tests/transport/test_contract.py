@@ -19,12 +19,11 @@ from ares.model.messages import (
     Upkeep,
 )
 from ares.model.tag import TAG_ZERO, Tag
+from ares.model.units import MIB
 from ares.net.batching import PEER_WAITING_MESSAGES_MAX, is_large
 
 from .samples import SAMPLES
 from .wires import S0, InprocWire, Wire, acknowledge, get_tag, until
-
-MIB = 1024 * 1024
 
 
 async def test_every_message_arrives_as_it_was(wire: Wire) -> None:

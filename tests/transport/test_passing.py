@@ -7,11 +7,11 @@ import pytest
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData
 from ares.model.tag import Tag
+from ares.model.units import MIB
 from ares.net.native import LINK_UNSENT_BYTES, SLOW_LINK_S, SLOW_LINK_UNSENT_BYTES, ZmtpConnections
 
 from .wires import S0, ZmqWire, get_tag, until
 
-MIB = 1024 * 1024
 PUTS = 60
 ON_THE_WAY_MAX = 30
 """Puts that libzmq and the kernel may hold: they cannot be passed."""

@@ -138,7 +138,9 @@ async def test_one_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) ->
     async with answering(mute) as address, client_of(address) as client:
         assert await trouble_of(client) == "it takes connections and says nothing: does it hang?"
         await asyncio.sleep(0.1)
-        assert client.connections.troubles[S0] == links.MUTE, "that it was hung up on is our doing"
+        assert client.connections.troubles[S0] == links.SILENT_PEER, (
+            "that it was hung up on is our doing"
+        )
 
 
 async def test_what_is_no_server_is_told(caplog: pytest.LogCaptureFixture) -> None:

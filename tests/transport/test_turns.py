@@ -53,7 +53,6 @@ from ares.server.storage_server import ServerParts, StorageServer
 
 from .wires import S0, ZmqWire, get_tag, until
 
-MIB = 1024 * 1024
 SLOWLY_S = 0.001
 MUCH = 600
 IN_A_TURN = int(TURN_S / SLOWLY_S) + LOOK_WORK // REQUEST_WORK

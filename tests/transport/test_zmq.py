@@ -16,11 +16,11 @@ from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, DataReply, Element
 from ares.model.tag import TAG_ZERO
+from ares.model.units import MIB
 from ares.net.libzmq import ZmqListener
 
 from .wires import S0, WAIT_S_MAX, Client, Server, ZmqWire, acknowledge, get_tag, until
 
-MIB = 1024 * 1024
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x04\x29\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
 LARGE_FRAME = b"\x02"

@@ -4,6 +4,7 @@ from collections import deque
 
 import pytest
 
+from ares.model.units import KIB, MIB
 from ares.reconfig.throttle import (
     MOVING_BYTES_FIRST,
     MOVING_BYTES_MAX,
@@ -12,9 +13,6 @@ from ares.reconfig.throttle import (
     QUEUE_LOOK_S,
     ByteWindow,
 )
-
-KIB = 1024
-MIB = 1024 * KIB
 
 
 def moved(window: ByteWindow, length: int, times: int = 1) -> int:

@@ -4,7 +4,7 @@ The model check is a property.
 """
 
 from ares.dap.version_list import VersionList
-from ares.model.messages import DELETED, Element
+from ares.model.messages import DELETED_LENGTH, Element
 from ares.model.tag import TAG_ZERO, Tag
 
 
@@ -12,7 +12,7 @@ def element(size: int) -> Element:
     return Element(0, size, 0, (b"x" * size,))
 
 
-TOMB = Element(0, DELETED, 0, ())
+TOMB = Element(0, DELETED_LENGTH, 0, ())
 
 
 def test_nothing_was_written():

@@ -6,8 +6,8 @@ import pytest
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import PART_BYTES_MIN, sealed
 from ares.model.messages import (
-    DELETED,
-    LEFT,
+    DELETED_LENGTH,
+    LEFT_LENGTH,
     LEFT_NAMED_MAX,
     PAGE_OBJECTS_MAX,
     CollectConfig,
@@ -58,7 +58,7 @@ def test_an_object_never_written():
     assert (reply.call, reply.tags, reply.length, reply.element, reply.trimmed) == (
         7,
         (),
-        DELETED,
+        DELETED_LENGTH,
         None,
         TAG_ZERO,
     )
@@ -191,7 +191,7 @@ def test_tombstones_are_listed_as_such():
     host = hosting()
     host.put_data(put(host, "here", 1))
     host.put_data(put(host, "gone", 1))
-    host.put_data(put(host, "gone", 2, b"", length=DELETED))
+    host.put_data(put(host, "gone", 2, b"", length=DELETED_LENGTH))
     assert host.list_objects(ListObjects(1, EC.id, "", 9)).objects == (
         ListedObject("gone", Tag(2, 1), True),
         ListedObject("here", Tag(1, 1), False),
@@ -251,7 +251,7 @@ def test_objects_left_behind_are_counted_exactly_up_to_a_bound_and_soon_beyond(m
     host = hosting(ABD)
     names = [f"object {number:03}" for number in range(200)]
     for name in names:
-        host.put(put(host, name, 1, b"", length=LEFT))
+        host.put(put(host, name, 1, b"", length=LEFT_LENGTH))
     assert host.left_behind() == (200, tuple(names[:LEFT_NAMED_MAX]))
     for name in names[:190]:
         host.put(put(host, name, 2))
@@ -259,5 +259,5 @@ def test_objects_left_behind_are_counted_exactly_up_to_a_bound_and_soon_beyond(m
     assert found[-1] == (10, tuple(names[190:]))
     assert all(set(named) <= set(names[190:]) for _, named in found)
     for name in names[190:]:
-        host.put(put(host, name, 2, b"", length=DELETED))
+        host.put(put(host, name, 2, b"", length=DELETED_LENGTH))
     assert host.left_behind() == (0, ())

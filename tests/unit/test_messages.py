@@ -13,7 +13,7 @@ from ares.model.identity import ServerId
 from ares.model.log_messages import ChainReply, ChainRequest, OfChain
 from ares.model.messages import (
     REPLY_OF,
-    REQUESTS,
+    REQUEST_KINDS,
     AnyMessage,
     Carrier,
     ConsensusRequest,
@@ -66,17 +66,17 @@ def test_every_question_has_a_reply():
 
 
 def test_every_request_is_in_the_table_and_its_reply_is_none():
-    assert set(REQUESTS) == set(
+    assert set(REQUEST_KINDS) == set(
         get_args(Request | PullElement | ChainRequest | Upkeep | ConsensusRequest)
     )
-    replies = {row.reply for row in REQUESTS.values()}
-    assert replies.isdisjoint(REQUESTS)
+    replies = {row.reply for row in REQUEST_KINDS.values()}
+    assert replies.isdisjoint(REQUEST_KINDS)
     assert replies - {None} <= set(KINDS)
 
 
 def test_carriers_are_what_has_room_for_a_successor():
     assert set(get_args(Carrier)) == {
-        kind for kind in REQUESTS if "successor" in kind.__struct_fields__
+        kind for kind in REQUEST_KINDS if "successor" in kind.__struct_fields__
     }
 
 

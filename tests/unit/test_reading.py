@@ -7,7 +7,7 @@ from ares.dap.coding import coding_for
 from ares.dap.reading import FIRST_BYTES, GET_DATA_PATIENCE_S, TRIP_S_MAX, Reading, patience_s
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import sealed
-from ares.model.messages import DELETED, DataReply
+from ares.model.messages import DELETED_LENGTH, DataReply
 from ares.model.tag import TAG_ZERO, Tag
 
 C = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at("d", 1)
@@ -27,7 +27,7 @@ def reply(number, *tags, carried=True, status=None, length=SIZE):
     return DataReply(
         1,
         tags,
-        length if tags else DELETED,
+        length if tags else DELETED_LENGTH,
         TAG_ZERO,
         element(number, tags[0], length) if tags and carried else None,
         successor,
@@ -106,15 +106,15 @@ def test_nothing_was_written():
     reading = Reading(C, "k", 3)
     given = answers(*(reply(number) for number in range(4)))
     assert reading.settled(given)
-    assert (reading.tag, reading.length) == (TAG_ZERO, DELETED)
+    assert (reading.tag, reading.length) == (TAG_ZERO, DELETED_LENGTH)
     assert reading.confirmed(given), "t0 is at every server"
 
 
 def test_a_tombstone_needs_no_elements():
     reading = Reading(C, "k", 3)
-    silent = [reply(number, NEW, carried=False, length=DELETED) for number in (1, 2)]
-    assert reading.settled(answers(reply(0, NEW, length=DELETED), *silent, reply(3)))
-    assert reading.length == DELETED
+    silent = [reply(number, NEW, carried=False, length=DELETED_LENGTH) for number in (1, 2)]
+    assert reading.settled(answers(reply(0, NEW, length=DELETED_LENGTH), *silent, reply(3)))
+    assert reading.length == DELETED_LENGTH
 
 
 def test_the_length_only():
@@ -237,7 +237,7 @@ def test_the_version_held_under_other_writes_everywhere_is_not_known_by_its_leng
 def test_a_tombstone_that_is_held_is_a_tombstone():
     reading = Reading(C, "k", 3, NEW)
     assert reading.settled(
-        answers(*(reply(number, NEW, carried=False, length=DELETED) for number in range(4)))
+        answers(*(reply(number, NEW, carried=False, length=DELETED_LENGTH) for number in range(4)))
     )
-    assert reading.length == DELETED
+    assert reading.length == DELETED_LENGTH
     assert Reading(C, "k", 3, NEW).settled(answers(*(reply(number) for number in range(4))))

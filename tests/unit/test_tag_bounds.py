@@ -11,7 +11,7 @@ from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.errors import ElementRefused, NoTagLeft
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
-from ares.model.messages import DELETED, LEFT, PutData, TagReply
+from ares.model.messages import DELETED_LENGTH, LEFT_LENGTH, PutData, TagReply
 from ares.model.tag import NUMBER_FLOOR, NUMBER_LAST, NUMBERS_PER_S, Tag, number_max
 from ares.model.value import TOMBSTONE
 from ares.registers.operations import delete, read, write
@@ -94,7 +94,13 @@ def test_without_a_clock_the_floor_is_taken():
 
 @pytest.mark.parametrize(
     ("length", "data"),
-    [(LEFT - 1, b""), (13, b"four"), (VALUE_BYTES_MAX, b"four"), (2**62, b"four"), (-(2**63), b"")],
+    [
+        (LEFT_LENGTH - 1, b""),
+        (13, b"four"),
+        (VALUE_BYTES_MAX, b"four"),
+        (2**62, b"four"),
+        (-(2**63), b""),
+    ],
 )
 def test_a_length_that_the_data_cannot_have_is_refused(length, data):
     """A slow mover would wait for as many bytes."""
@@ -104,7 +110,9 @@ def test_a_length_that_the_data_cannot_have_is_refused(length, data):
     assert host.describe().objects == 0
 
 
-@pytest.mark.parametrize(("length", "data"), [(DELETED, b""), (LEFT, b""), (0, b""), (12, b"four")])
+@pytest.mark.parametrize(
+    ("length", "data"), [(DELETED_LENGTH, b""), (LEFT_LENGTH, b""), (0, b""), (12, b"four")]
+)
 def test_a_length_that_the_data_can_have_is_taken(length, data):
     host = ConfigurationState(EC, 2)
     host.put_data(put_of(EC, Tag(1, 1), 2, data, length))

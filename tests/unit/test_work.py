@@ -16,7 +16,7 @@ from ares.model.log_messages import (
     ReadLog,
 )
 from ares.model.message import Message
-from ares.model.messages import REQUESTS, AnyMessage, Introduce
+from ares.model.messages import REQUEST_KINDS, AnyMessage, Introduce
 from ares.model.work import ENTRY_BYTES_MIN, LISTED_WORK, Meter, entries_bulk
 from ares.sharedlog.entries import TAKEN_BYTES_MAX, first_piece
 from ares.sharedlog.node import LogNode
@@ -44,7 +44,9 @@ def test_a_kind_of_message_that_may_be_large_says_so(kind: type[Message]) -> Non
     """An earlier list of kinds that ended a turn lacked reads of logs."""
     described = inspect.type_info(kind)
     assert isinstance(described, inspect.StructType)
-    fields = [field.name for field in described.fields if _is_large(field.type, kind in REQUESTS)]
+    fields = [
+        field.name for field in described.fields if _is_large(field.type, kind in REQUEST_KINDS)
+    ]
     of_few = {"followed", "elsewhere"}  # at most a hundred small items
     if set(fields) - of_few:
         assert isinstance(kind.bulk, property), f"{kind.__name__} has {', '.join(fields)}"

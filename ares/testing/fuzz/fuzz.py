@@ -50,12 +50,12 @@ by that time.
 SECURED_SHARE = 0.02
 """The share of frames for each port with keys: each frame takes a new connection."""
 
-STRANGERS = 300
+FUZZ_STRANGERS = 300
 STRANGERS_AT_ONCE = 10
 GROWN_BYTES_MAX = 64 * 1024 * 1024
 DESCRIPTORS_MORE_MAX = 8
 SETTLE_S = 30.0
-SERVES_S = 30.0
+FUZZ_SERVES_S = 30.0
 ANSWER_S = 30.0
 _ASK_AGAIN_S = 0.05
 _TARGET = ServerId("target")
@@ -171,10 +171,10 @@ def held(target: FuzzTarget) -> ProcessSize:
 
 
 async def fuzz(
-    target: FuzzTarget, frames: int, seed: int, strangers: int = STRANGERS
+    target: FuzzTarget, frames: int, seed: int, strangers: int = FUZZ_STRANGERS
 ) -> PortReport:
     """Throw ``frames`` at a port; on a port with keys, try ``strangers`` newly made keys."""
-    description = await serves(target, SERVES_S)
+    description = await serves(target, FUZZ_SERVES_S)
     known = log = None
     if isinstance(description, Description):
         itself = Server(description.server, target.address, description.identity)
@@ -190,7 +190,7 @@ async def fuzz(
     thrown = await _throw(target, frames, seed + 1, known, log)
     refused = await _strangers(target, strangers) if target.key else 0
     seconds = time.monotonic() - begin_s
-    answers = await serves(target, SERVES_S) is not None
+    answers = await serves(target, FUZZ_SERVES_S) is not None
     after = (
         await asyncio.to_thread(_settled, target, before.descriptors + DESCRIPTORS_MORE_MAX)
         if answers
@@ -268,7 +268,7 @@ def targets(settings: Settings, cluster: TortureCluster) -> list[FuzzTarget]:
 
 
 def fuzz_processes(
-    settings: Settings, frames: int, seed: int, strangers: int = STRANGERS
+    settings: Settings, frames: int, seed: int, strangers: int = FUZZ_STRANGERS
 ) -> list[PortReport]:
     """Start the processes of a cluster file and throw ``frames`` at each in turn."""
     return run(_fuzz_processes(settings, frames, seed, strangers))

@@ -33,7 +33,7 @@ DIES_AGAIN = 0.3
 VICTIM_WEIGHTS = (60, 25, 15)
 """Weights of killing a process, some, or all."""
 
-_PRELOADED = [
+_STORM_PRELOADED = [
     "ares.server.process_lifecycle",
     "ares.autopilot.pilot",
     "ares.consensus.member_host",
@@ -80,7 +80,7 @@ class ForkedProcesses:
         self._logs = settings.path.parent / "logs"
         self._logs.mkdir(exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(_PRELOADED)
+        self._context.set_forkserver_preload(_STORM_PRELOADED)
         self._running: dict[ServerId, multiprocessing.context.ForkServerProcess] = {}
 
     def start(self, id: ServerId) -> None:

@@ -12,7 +12,7 @@ from ares.model.element import intact, is_hollow
 from ares.model.errors import AresError
 from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName
 from ares.model.messages import (
-    DELETED,
+    DELETED_LENGTH,
     Ack,
     AnyMessage,
     DataReply,
@@ -79,7 +79,7 @@ class SingleValues:
         return TOMBSTONE if tag == TAG_ZERO else self._values.get((domain, object, tag))
 
     def _assembled(self, configuration: Configuration, put: PutData) -> Value | None:
-        if put.element.length == DELETED:
+        if put.element.length == DELETED_LENGTH:
             return TOMBSTONE
         elements = self._elements.setdefault((configuration.id, put.object, put.tag), {})
         elements[put.element.index] = put.element.parts
@@ -87,8 +87,8 @@ class SingleValues:
         return coding.decode(put.element.length, elements) if len(elements) >= coding.k else None
 
     def _fits(self, configuration: Configuration, element: Element, value: Value) -> bool:
-        if not isinstance(value, bytes) or element.length == DELETED:
-            return value is TOMBSTONE and element.length == DELETED
+        if not isinstance(value, bytes) or element.length == DELETED_LENGTH:
+            return value is TOMBSTONE and element.length == DELETED_LENGTH
         return element.length == len(value) and b"".join(
             coding_for(configuration).encode(value)[element.index]
         ) == b"".join(element.parts)

@@ -20,7 +20,7 @@ from ares.reconfig.view import Switches
 VERSIONED = "v"
 """The prefix of keys for versioned operations."""
 
-IDENTITY = "{:08x}{:024x}"
+IDENTITY_FORMAT = "{:08x}{:024x}"
 
 
 def member(number: int, life: int = 0) -> Server:
@@ -28,7 +28,7 @@ def member(number: int, life: int = 0) -> Server:
 
     Each loss of the disk begins a new life.
     """
-    return Server(ServerId(f"s{number}"), f"s{number}:1", IDENTITY.format(life, number))
+    return Server(ServerId(f"s{number}"), f"s{number}:1", IDENTITY_FORMAT.format(life, number))
 
 
 TOKENS_MAX = 24
@@ -266,7 +266,7 @@ _ROT = PlanBounds(
     by_servers=0.5,
 )  # fmt: skip
 
-SCENARIOS: dict[str, PlanBounds] = {
+OBJECT_SCENARIOS: dict[str, PlanBounds] = {
     "general": PlanBounds(),
     "calm": PlanBounds(faults=(0, 0), deaths=0.0, loss=(0.0,), bad_links=(0.0,)),
     "crash": PlanBounds(faults=(2, 6), kinds=("crash", "kill", "disk")),
@@ -346,7 +346,7 @@ SCENARIOS: dict[str, PlanBounds] = {
 
 def draw(seed: int, scenario: str) -> SimPlan:
     """Draw the plan of a seed."""
-    rng, shape = Random(f"plan {scenario} {seed}"), SCENARIOS[scenario]
+    rng, shape = Random(f"plan {scenario} {seed}"), OBJECT_SCENARIOS[scenario]
     servers = rng.randint(*shape.servers)
     keys = [f"k{number}" for number in range(rng.randint(*shape.keys))]
     if shape.versioned_keys is not None:

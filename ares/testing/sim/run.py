@@ -23,17 +23,30 @@ from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SinglePlaces, SingleValues
 from ares.testing.sim.journal_server import JournalServer, SimScrubber
 from ares.testing.sim.judgement import judge_files, judge_history
-from ares.testing.sim.plan import SCENARIOS, PlannedFault, SimClientPlan, SimPlan, SimStep, draw
+from ares.testing.sim.plan import (
+    OBJECT_SCENARIOS,
+    PlannedFault,
+    SimClientPlan,
+    SimPlan,
+    SimStep,
+    draw,
+)
 from ares.testing.sim.shared_log.log_plan import LogPlan, draw_log
 from ares.testing.sim.shared_log.log_run import SimLogRun
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer
-from ares.testing.sim.world import HEALING_S, STEPS_MAX, SimConsensus, SimWorld, name_configuration
+from ares.testing.sim.world import (
+    SIM_HEALING_S,
+    SIM_STEPS_MAX,
+    SimConsensus,
+    SimWorld,
+    name_configuration,
+)
 from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
 
 LOG_SCENARIO = "log"
-ALL_SCENARIOS = (*SCENARIOS, LOG_SCENARIO)
+ALL_SCENARIOS = (*OBJECT_SCENARIOS, LOG_SCENARIO)
 """The scenarios of objects and files, and the scenario of the shared log."""
 
 Plan = TypeVar("Plan", bound=SimPlan | LogPlan)
@@ -212,14 +225,15 @@ class SimRun:
         self.consensus.down_until = 0.0
         for server in self.servers:
             server.heal()
-        end = self.world.now + HEALING_S
+        end = self.world.now + SIM_HEALING_S
         self._until(lambda: self._all_done() or self.world.now > end)
         stuck = [
             client.name for client in self.clients.values() if not client.dead and not client.done
         ]
         if stuck and self.plan.live:
             raise PromiseBroken(
-                f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after all faults were healed"
+                f"{', '.join(stuck)} did not finish in {SIM_HEALING_S:g} s after all faults "
+                "were healed"
             )
         for client in self.clients.values():
             client.die()
@@ -248,7 +262,7 @@ class SimRun:
         self._judge()
 
     def _await_repairs(self) -> None:
-        end = self.world.now + HEALING_S
+        end = self.world.now + SIM_HEALING_S
         self._until(
             lambda: (
                 all(scrubber.done(self.servers) for scrubber in self._scrubbers)
@@ -257,7 +271,7 @@ class SimRun:
         )
         if self.world.now > end:
             raise PromiseBroken(
-                f"not everything was repaired in {HEALING_S:g} s after all faults were healed"
+                f"not everything was repaired in {SIM_HEALING_S:g} s after all faults were healed"
             )
 
     def _crash_for_good(self, client: SimClient) -> None:
@@ -284,7 +298,7 @@ class SimRun:
                     left[id] -= 1
 
     def _finish(self, client: SimClient) -> None:
-        end = self.world.now + HEALING_S
+        end = self.world.now + SIM_HEALING_S
         self._until(lambda: client.done or self.world.now > end)
         if not client.done:
             raise PromiseBroken(f"{client.name} could not read {list(client.running.values())}")
@@ -293,10 +307,10 @@ class SimRun:
         return all(client.dead or client.done for client in self.clients.values())
 
     def _until(self, done: Callable[[], bool]) -> None:
-        for _ in range(STEPS_MAX):
+        for _ in range(SIM_STEPS_MAX):
             if done() or not self.world.step():
                 return
-        raise PromiseBroken(f"no end after {STEPS_MAX} steps")
+        raise PromiseBroken(f"no end after {SIM_STEPS_MAX} steps")
 
     def _judge(self) -> None:
         events = [*self.events, *self.chronicle.events()]

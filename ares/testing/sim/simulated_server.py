@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
-from ares.model.messages import REQUESTS, AnyMessage, Carrier, PullElement, PutData, Request
+from ares.model.messages import REQUEST_KINDS, AnyMessage, Carrier, PullElement, PutData, Request
 from ares.net.port import Sender
 from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
@@ -196,7 +196,7 @@ class LateServer(SimServer):
 
 def changes(request: Request) -> bool:
     """Return whether handling the request may change the replica."""
-    return REQUESTS[type(request)].changes or (
+    return REQUEST_KINDS[type(request)].changes or (
         isinstance(request, Carrier) and request.successor is not None
     )
 

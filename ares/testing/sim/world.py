@@ -20,10 +20,10 @@ DELAY_S_MAX = 3.0
 SLOW_MESSAGE_FACTOR = 50
 BAD_LINK_LOSS = 0.8
 
-HEALING_S = 300.0
+SIM_HEALING_S = 300.0
 """Seconds after the last fault by which every operation has to end."""
 
-STEPS_MAX = 400_000
+SIM_STEPS_MAX = 400_000
 
 
 class WorldPlan(Protocol):

@@ -32,7 +32,7 @@ from ares.testing.verify.log_history import LogEvent, LogOperation
 TORTURED_LOG = "events"
 FIRST_SERVERS = 3
 AT_ONCE_MAX = 30
-BATCH_MAX = 6
+APPENDED_TOGETHER_MAX = 6
 READ_MAX = 50
 KEPT_ENTRIES = 150
 """Entries that a trim leaves, in most cases."""
@@ -78,7 +78,7 @@ class LogWorker:
         )
 
     async def append_batch(self) -> None:
-        await self._append(self._chance.randint(2, BATCH_MAX))
+        await self._append(self._chance.randint(2, APPENDED_TOGETHER_MAX))
 
     async def append_conditionally(self) -> None:
         """Append at the known end of the log; sometimes at a taken position."""

@@ -33,7 +33,7 @@ from ares.testing.torture.records import (
     encoder,
     tell,
 )
-from ares.testing.torture.torture_cluster import RECONFIGURERS, Helper, TortureCluster
+from ares.testing.torture.torture_cluster import RECONFIGURERS_HOST, Helper, TortureCluster
 
 HINT_S = 5.0
 BEFORE_SEAL = ("read-config", "prepare")
@@ -136,7 +136,7 @@ class Reconfigurers:
             self._idle.pop()
             if self._idle
             else await Helper.start(
-                self._cluster.inside(RECONFIGURERS), "reconfigurer", self._plan, self._log
+                self._cluster.inside(RECONFIGURERS_HOST), "reconfigurer", self._plan, self._log
             )
         )
         self._busy.add(helper)

@@ -23,10 +23,10 @@ from ares.platform.interpreter import python
 from ares.testing.torture.partition import Direction, TortureNetwork
 from ares.testing.torture.records import TortureFailed
 
-CLIENT_SITES = ("a", "b")
+CLIENT_HOSTS = ("a", "b")
 """The hosts of the client processes."""
 
-RECONFIGURERS = "c"
+RECONFIGURERS_HOST = "c"
 """The host of the processes that reconfigure."""
 
 CLUSTER_READY_S = 60.0
@@ -70,7 +70,7 @@ class TortureCluster:
         self.deciders = tuple(etcd or settings.members)
         self._etcd = etcd or {}
         self._network = network
-        self.hosts = (*CLIENT_SITES, RECONFIGURERS)
+        self.hosts = (*CLIENT_HOSTS, RECONFIGURERS_HOST)
         self.has_network = network is not None
         self._logs = settings.path.parent / "logs"
         self._children: dict[ServerId, subprocess.Popen[bytes]] = {}

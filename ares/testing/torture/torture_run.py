@@ -39,8 +39,8 @@ from ares.testing.torture.records import (
 )
 from ares.testing.torture.timeline import render
 from ares.testing.torture.torture_cluster import (
-    CLIENT_SITES,
-    RECONFIGURERS,
+    CLIENT_HOSTS,
+    RECONFIGURERS_HOST,
     Helper,
     TortureCluster,
     etcd_ids,
@@ -145,7 +145,7 @@ class TortureRun:
                 helper.ask_to_end()
             for name in list(self._clients):
                 await self._end(name)
-            everybody = "".join(CLIENT_SITES)
+            everybody = "".join(CLIENT_HOSTS)
             await self._start("final-log" if self._of_log else "final", everybody)
             await self._end(everybody)
         finally:
@@ -166,8 +166,8 @@ class TortureRun:
             first = Configuration.chain(
                 Server(server, identity=identities[server]) for server in first_chain(settings)
             ).at(DomainName(TORTURED_LOG), 0)
-            await self._start("make-log", CLIENT_SITES[0])
-            await self._end(CLIENT_SITES[0])
+            await self._start("make-log", CLIENT_HOSTS[0])
+            await self._end(CLIENT_HOSTS[0])
         self._timeline.reigns_now(first, None)
         ledger, chance = (
             NemesisLedger(first, identities, self._cluster.deciders),
@@ -201,7 +201,7 @@ class TortureRun:
                     host, await self._start("log-clients" if self._of_log else "clients", host)
                 )
             )
-            for host in CLIENT_SITES
+            for host in CLIENT_HOSTS
         ]
         progress = asyncio.create_task(self._tell(nemesis))
         try:
@@ -221,11 +221,11 @@ class TortureRun:
             cluster,
             name,
             self._options.seed,
-            OPERATIONS_PER_S / len(CLIENT_SITES),
+            OPERATIONS_PER_S / len(CLIENT_HOSTS),
             TORTURE_TIMEOUT_S,
             records,
         )
-        host = name if name in CLIENT_SITES else CLIENT_SITES[0]
+        host = name if name in CLIENT_HOSTS else CLIENT_HOSTS[0]
         helper = await Helper.start(
             self._cluster.inside(host),
             role,
@@ -381,7 +381,12 @@ def _hosts(options: Options) -> list[str]:
         else [f"r{index}" for index in range(options.consensus)]
     )
     servers = options.servers + (DIRECTORY_SERVERS if options.workload == "log" else 0)
-    return [*CLIENT_SITES, RECONFIGURERS, *(f"s{index}" for index in range(servers)), *deciders]
+    return [
+        *CLIENT_HOSTS,
+        RECONFIGURERS_HOST,
+        *(f"s{index}" for index in range(servers)),
+        *deciders,
+    ]
 
 
 def _cluster(home: Path, options: Options, network: TortureNetwork | None) -> TortureCluster:

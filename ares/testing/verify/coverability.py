@@ -48,7 +48,7 @@ from msgspec import Struct, structs
 
 from ares.testing.verify.history import Event, HistoryReport, Pair, Violation, shown
 from ares.testing.verify.register import Contradiction, by_key, is_write, named, response, written
-from ares.testing.verify.tag_order import ZERO, check_tags
+from ares.testing.verify.tag_order import ZERO_TAG, check_tags
 
 
 class Unexplained(NamedTuple):
@@ -106,7 +106,7 @@ class VersionHistory:
         """Map silent writes with a version known from a reader to copies with the version."""
         wanted: dict[str | None, dict[Pair, Event]] = {}
         for version, event in self.told.items():
-            if version in self.made or version == ZERO:
+            if version in self.made or version == ZERO_TAG:
                 continue
             if version in self.failed:
                 self.ownerless.append(Unexplained(version, event))
@@ -282,7 +282,7 @@ def _discontinuous(versions: VersionHistory, sound: Sequence[Event]) -> Iterator
         if (write := versions.made.get(base)) is not None:
             if response(event) < write.invoked:
                 yield Contradiction(f"{did} before the write of it was invoked", (write, event))
-        elif base == ZERO or base in versions.told:
+        elif base == ZERO_TAG or base in versions.told:
             continue
         elif (failed := versions.failed.get(base)) is not None:
             yield Contradiction(f"{did}, whose write failed without effect", (failed, event))

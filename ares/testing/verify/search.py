@@ -6,9 +6,11 @@ come next if no other item left must precede it. Items are the clusters of value
 as a whole (register.py: invoked at ``begun``, responding at ``ended``), and single reads and writes
 of the repeated values. These rules leave few choices; each keeps a linearization if any exists:
 
-- All values without a remaining read are equally good: they count as a single value, ``OTHER``, and
-  every cluster writes ``OTHER``.
-- A read of the present value goes next, and a write of ``OTHER`` if ``OTHER`` is the present value:
+- All values without a remaining read are equally good: they count as a single value,
+``OTHER_VALUE``, and
+  every cluster writes ``OTHER_VALUE``.
+- A read of the present value goes next, and a write of ``OTHER_VALUE`` if ``OTHER_VALUE`` is the
+present value:
   neither restricts later operations.
 - Of several possible next writes of a value, the write with the earliest response is taken: two
   such writes can be exchanged.
@@ -27,7 +29,7 @@ from typing import NamedTuple
 
 from ares.testing.verify.register import RegisterHistory, Zone, is_write, response
 
-OTHER = 0
+OTHER_VALUE = 0
 """The number of all values without a remaining read; repeated values count from 1."""
 
 
@@ -72,7 +74,7 @@ class Search:
 
     def __init__(self, register: RegisterHistory, zones: Sequence[Zone]) -> None:
         numbers = {value: number for number, value in enumerate(register.repeated, 1)}
-        items = [_Item(zone.begun, zone.ended, True, OTHER) for zone in zones]
+        items = [_Item(zone.begun, zone.ended, True, OTHER_VALUE) for zone in zones]
         self._unknown: list[list[float]] = [[] for _ in range(len(numbers) + 1)]
         for value, number in numbers.items():
             for event in [*register.writes[value], *register.reads[value]]:
@@ -88,7 +90,7 @@ class Search:
         self._by_begun = _Order(range(len(items)))
         self._by_ended = _Order(sorted(range(len(items)), key=self._ended.__getitem__))
         self._reads_left = [0, *(len(register.reads[value]) for value in numbers)]
-        self._present = numbers.get(None, OTHER)
+        self._present = numbers.get(None, OTHER_VALUE)
         self._used = (0,) * len(
             self._unknown
         )  # used writes of unknown outcome of each value; shared by states
@@ -145,7 +147,7 @@ class Search:
         while True:
             candidates = self._candidates()
             if not self._reads_left[self._present]:
-                self._present = OTHER
+                self._present = OTHER_VALUE
             needless = [item for item in candidates if self._needs_no_choice(item)]
             if not needless:
                 return candidates
@@ -155,11 +157,11 @@ class Search:
     def _needs_no_choice(self, item: int) -> bool:
         _, _, writes, value = self._items[item]
         if writes:
-            return self._present == OTHER == self._target(value)
+            return self._present == OTHER_VALUE == self._target(value)
         return value == self._present
 
     def _target(self, value: int) -> int:
-        return value if self._reads_left[value] else OTHER
+        return value if self._reads_left[value] else OTHER_VALUE
 
     def _choices(self, candidates: Sequence[int]) -> list[_Choice]:
         """Return for each value the write to try, the most urgent first."""

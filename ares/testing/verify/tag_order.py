@@ -14,7 +14,7 @@ from ares.model.tag import TAG_ZERO
 from ares.testing.verify.history import Event, Pair, Violation, shown
 from ares.testing.verify.register import Contradiction, by_key, is_write, named, response, written
 
-ZERO: Pair = (TAG_ZERO.number, TAG_ZERO.writer)
+ZERO_TAG: Pair = (TAG_ZERO.number, TAG_ZERO.writer)
 
 
 class _Tagged(NamedTuple):
@@ -44,7 +44,7 @@ def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
         tagged, key=lambda one: not is_write(one.event)
     ):  # writes first: the reader that disagrees with the write is reported
         owner = owners.setdefault(tag, event)
-        if tag == ZERO and (is_write(event) or event.value is not None):
+        if tag == ZERO_TAG and (is_write(event) or event.value is not None):
             yield Contradiction(f"tag {shown(tag)} is that of the initial value, absent", (event,))
         elif owner is not event and is_write(event):
             yield Contradiction(f"tag {shown(tag)} belongs to two writes", (owner, event))

@@ -17,7 +17,13 @@ from ares.testing.sim.shared_log.log_client import LogClient
 from ares.testing.sim.shared_log.log_disk_server import DiskLogServer
 from ares.testing.sim.shared_log.log_plan import SIMULATED_LOG, LogClientPlan, LogPlan, LogStep
 from ares.testing.sim.shared_log.log_server import LogServer, LogWatch
-from ares.testing.sim.world import HEALING_S, STEPS_MAX, SimConsensus, SimWorld, name_configuration
+from ares.testing.sim.world import (
+    SIM_HEALING_S,
+    SIM_STEPS_MAX,
+    SimConsensus,
+    SimWorld,
+    name_configuration,
+)
 from ares.testing.verify.log_history import LogEvent
 from ares.testing.verify.log_order import check_log
 
@@ -225,7 +231,7 @@ class SimLogRun:
         return not decided or (hint is not None and hint.index == max(decided))
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
-        end = self.world.now + HEALING_S
+        end = self.world.now + SIM_HEALING_S
         self._until(lambda: done() or self.world.now > end)
         if not done():
             late = {
@@ -233,13 +239,15 @@ class SimLogRun:
                 for client in self.clients.values()
                 if not client.dead and not client.done
             }
-            raise PromiseBroken(f"{what} in {HEALING_S:g} s after all faults were healed: {late}")
+            raise PromiseBroken(
+                f"{what} in {SIM_HEALING_S:g} s after all faults were healed: {late}"
+            )
 
     def _all_done(self) -> bool:
         return all(client.dead or client.done for client in self.clients.values())
 
     def _until(self, done: Callable[[], bool]) -> None:
-        for _ in range(STEPS_MAX):
+        for _ in range(SIM_STEPS_MAX):
             decided = self.consensus.table.decisions.get(self.plan.first_chain.domain, {})
             if len(decided) >= len(self.watch.decided):
                 self.watch.decided |= {
@@ -247,4 +255,4 @@ class SimLogRun:
                 }
             if done() or not self.world.step():
                 return
-        raise PromiseBroken(f"no end after {STEPS_MAX} steps")
+        raise PromiseBroken(f"no end after {SIM_STEPS_MAX} steps")
