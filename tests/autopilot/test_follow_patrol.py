@@ -242,7 +242,7 @@ async def test_a_change_of_somebody_else_is_not_undone(cluster: Cluster) -> None
     assert (await store.current()).server_ids == ("s1", "s2", "s6")
 
 
-async def test_what_cannot_follow(cluster: Cluster) -> None:
+async def test_default_and_absent_domains_cannot_follow_users(cluster: Cluster) -> None:
     manager = cluster.manager()
     with pytest.raises(BadInput, match="'default' follows no users"):
         await manager.follow_users("default")

@@ -84,7 +84,7 @@ def test_it_goes_where_twice_as_much_is_asked_for_six_seconds():
         ({"rennes": 50.0, "answering": False}, FOLLOW_SILENT),
     ],
 )
-def test_it_stays(seen, word):
+def test_a_domain_stays_for_the_named_reason(seen, word):
     assert World().looks(100, **seen) == [word] * 100
 
 

@@ -88,7 +88,7 @@ def test_who_is_not_there_is_not_relied_on():
     )
 
 
-def test_what_was_left_is_finished_after_a_while():
+def test_a_left_reconfiguration_is_finished_after_a_while():
     one, two = chain(0, 1, 2), chain(3, 4, 5, index=1)
     assert judged(one, watch=watched(), sealed_s=AFTER_S - 1) == NoAction()
     again = judged(one, watch=watched(), sealed_s=AFTER_S)

@@ -153,7 +153,7 @@ def test_kills_of_servers_and_moves(cli: Cli, log: str) -> None:
     assert int(cli.ok("log", "append", log, stdin=b"last")) == tail + 1
 
 
-def test_without_asyncio(cli: Cli, log: str) -> None:
+def test_a_log_is_used_without_asyncio(cli: Cli, log: str) -> None:
     with ares.connect_blocking(cli.settings) as store:
         events = store.log(log)
         assert [events.append(b"%d" % number) for number in range(3)] == [0, 1, 2]

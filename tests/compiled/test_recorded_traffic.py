@@ -78,7 +78,7 @@ def _still(monkeypatch):
 
 
 @pytest.mark.usefixtures("_still")
-def test_servers(recording):
+def test_recorded_batches_are_answered_as_recorded(recording):
     reads = quick = 0
     for course in recording.courses:
         compiled, pure = course.half(True), course.half(False)
@@ -91,7 +91,7 @@ def test_servers(recording):
     assert quick > reads / 3, "the core took too little for this to say anything"
 
 
-def test_clients(recording):
+def test_recorded_replies_give_the_recorded_results(recording):
     operations = small = quick = letters = 0
     for session in recording.sessions:
         compiled, pure = Twin(session, client_core()), Twin(session)

@@ -273,7 +273,7 @@ def test_long_courses_of_usual_batches(journaled):
 
 
 @pytest.mark.parametrize("journaled", [False, True])
-def test_what_rotted(journaled):
+def test_both_twins_withhold_and_repair_a_rotten_element(journaled):
     """The element is withheld, and a new put by any client repairs the element."""
     compiled, pure = twins(journaled)
     small, other, again = put("a", 1), put("b", 1), put("a", 1)
@@ -414,7 +414,7 @@ def test_only_whole_messages_are_taken():
     assert compiled.host.serve(SENDERS[0], memoryview(read * 3)).puts == 3
 
 
-def test_roles():
+def test_the_core_serves_only_roles_that_suffice():
     compiled, _ = twins(keyed=True)
     reader, writer, _, stranger = SENDERS[::2]
     asked, changed, moved = (

@@ -60,7 +60,7 @@ async def test_who_asks_for_the_same_joins(machine: Machine) -> None:
     assert len(machine.commands) == 0
 
 
-async def test_others_are_others(machine: Machine) -> None:
+async def test_each_command_gets_its_own_answer(machine: Machine) -> None:
     asking = [machine.ask("a"), machine.ask("b")]
     await until(lambda: len(machine.handed_in) == 2)
     machine.answer(1, "of b")

@@ -59,7 +59,7 @@ def test_latencies_and_pauses_are_those_of_their_windows():
 
 
 @pytest.mark.parametrize(("p99_ms", "met"), [(2.0, True), (2.1, False)])
-def test_the_goal(p99_ms, met):
+def test_the_goal_for_latency_while_moving(p99_ms, met):
     quiet, moving = Latency(1, 1.0, 1.0, 1.0, 1.0, 1.0), Latency(1, 1.0, p99_ms, 1.0, 1.0, 1.0)
     assert LatencyPair("reads", quiet, moving).met is met
 

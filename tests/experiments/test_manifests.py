@@ -86,7 +86,7 @@ def test_instances_of_aws_that_run():
         aws.machines(INSTANCES.replace(b"running", b"stopped"))
 
 
-def test_a_plain_list():
+def test_a_plain_list_of_addresses_gives_machines():
     machines = aws.machines(
         b"# of today\n203.0.113.1 server0 eu\n\nec2-1.example.org writer0 # far\n2001:db8::1\n"
     )

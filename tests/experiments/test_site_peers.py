@@ -74,7 +74,7 @@ IPFS_CONFIG = {
 
 
 class TestIpfs:
-    def test_it_knows_the_others_only(self) -> None:
+    def test_an_ipfs_daemon_knows_only_the_other_daemons(self) -> None:
         others = ["/ip4/10.0.0.2/tcp/4001/p2p/12D4"]
         made = ipfs.configured(IPFS_CONFIG, "10.0.0.1", others)
         assert made["Bootstrap"] == others
@@ -82,7 +82,7 @@ class TestIpfs:
         assert not any(made["Swarm"]["Transports"]["Network"].values())
         assert made["Identity"] == IPFS_CONFIG["Identity"]
 
-    def test_nothing_is_synced(self) -> None:
+    def test_an_ipfs_daemon_syncs_no_block(self) -> None:
         assert ipfs.configured(IPFS_CONFIG, "10.0.0.1", [])["Datastore"]["Spec"]["mounts"] == [
             {"type": "flatfs", "sync": False},
             {"type": "levelds"},

@@ -98,7 +98,7 @@ def promises() -> Promises:
         data(4, tags=(4, 3), successor=FINALIZED, its=hollow(element(4))),
     ],
 )
-def test_what_is_right(promises, reply):
+def test_replies_that_keep_promises_pass(promises, reply):
     assert broken(promises, reply) == ""
 
 
@@ -117,7 +117,7 @@ def test_what_is_right(promises, reply):
         (Ack(CALL, None), "Ack"),
     ],
 )
-def test_what_is_forgotten(promises, reply, words):
+def test_replies_that_forget_facts_are_named(promises, reply, words):
     assert words in broken(promises, reply)
 
 

@@ -40,7 +40,7 @@ def test_the_protocol_is_registered(settings: Settings, here: str) -> None:
     }
 
 
-def test_it_pickles_by_its_options(make: Make, here: str) -> None:
+def test_a_file_system_pickles_by_its_options(make: Make, here: str) -> None:
     fs = make(shared=True)
     fs.pipe_file(f"{here}/f", b"x")
     again = pickle.loads(pickle.dumps(fs))

@@ -104,7 +104,7 @@ def test_a_domain_that_was_never_made(make: Make) -> None:
     assert fs.ls("") == []
 
 
-def test_too_few_servers(make: Make, tmp_path: Path) -> None:
+def test_calls_time_out_with_too_few_servers(make: Make, tmp_path: Path) -> None:
     nobody = create(tmp_path / "cluster", InitPlan(servers=3, consensus=1, base_port=0))
     fs = make(cluster=str(nobody.path), domain="default", create=False, timeout_s=0.2)
     for use in (
@@ -121,7 +121,9 @@ def test_too_few_servers(make: Make, tmp_path: Path) -> None:
         assert failed.value.errno == errno.EHOSTUNREACH
 
 
-def test_which_cluster(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_or_wrong_cluster_file_is_named(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("ARES_CLUSTER", raising=False)
     with pytest.raises(
         ValueError, match="Give the storage option cluster=FILE or set ARES_CLUSTER"

@@ -167,7 +167,7 @@ def test_a_transaction_publishes_at_its_end_or_not_at_all(fs: AresFileSystem, he
     assert fs.cat_file(f"{here}/a") == b"a"
 
 
-def test_appending(fs: AresFileSystem, here: str) -> None:
+def test_appended_lines_follow_the_old_content(fs: AresFileSystem, here: str) -> None:
     path = f"{here}/log"
     for line in (b"one\n", b"two\n"):
         with fs.open(path, "ab") as file:

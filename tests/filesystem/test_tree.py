@@ -46,7 +46,7 @@ def test_what_is_within_a_directory() -> None:
     assert directories(NAMES[1:], "d", 1) == ["d/e"]
 
 
-def test_listings(tree: AresFileSystem, here: str) -> None:
+def test_ls_find_and_walk_list_the_tree(tree: AresFileSystem, here: str) -> None:
     def names(*found: str) -> list[str]:
         return [f"{here}/{name}" for name in found]
 
@@ -104,7 +104,7 @@ def test_directories_exist_through_their_files(tree: AresFileSystem, here: str) 
         tree.rm(f"{here}/d", recursive=True)
 
 
-def test_moving(tree: AresFileSystem, here: str) -> None:
+def test_mv_moves_files_and_directories(tree: AresFileSystem, here: str) -> None:
     tree.mv(f"{here}/a", f"{here}/b")
     assert not tree.exists(f"{here}/a")
     assert tree.cat_file(f"{here}/b") == b"a"

@@ -173,7 +173,7 @@ def test_ids_as_text_and_in_order():
     assert first < second
 
 
-def test_names():
+def test_names_of_genesis_blocks_and_blocks():
     assert genesis_name("a/b") == "\0file/a/b"
     assert (
         block_name(BlockId(1, 2), BlockId(3, 4)) == "\0block/0000000000000001.2/0000000000000003.4"

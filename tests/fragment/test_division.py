@@ -84,7 +84,7 @@ def test_chunks_cover_the_data(sizes, make):
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), size=st.integers(0, 20_000), repeat=st.integers(1, 30))
-def test_any_data(seed, size, repeat):
+def test_chunks_of_any_data_join_to_the_data(seed, size, repeat):
     check(noise(size // repeat, seed) * repeat, SMALL)
 
 
@@ -190,7 +190,7 @@ def test_hoarded_windows_would_be_seen():
     )
 
 
-def test_digests():
+def test_digests_are_blake3_of_the_data():
     assert len(digest(b"")) == DIGEST_BYTES
     assert digest(b"data") == digest(memoryview(b"data")) != digest(b"date")
     assert digest(b"").hex() == "af1349b9f5f9a1a6a0404dea36dcc949"

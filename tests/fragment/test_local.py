@@ -97,7 +97,7 @@ def test_an_unchanged_file_is_not_touched(world, tmp_path):
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, 1)
 
 
-def test_modes(world, tmp_path):
+def test_a_copy_keeps_its_mode(world, tmp_path):
     """A copy keeps its mode; a new copy has the mode of any new file."""
     client = world.client()
     client.make(b"x")
@@ -176,7 +176,7 @@ def test_what_cannot_be_a_copy(world, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")
-def test_permissions(world, tmp_path):
+def test_unreadable_and_unwritable_copies_are_named(world, tmp_path):
     client = world.client()
     client.make(b"x")
     (tmp_path / "secret").write_bytes(b"y")

@@ -157,7 +157,7 @@ CASES = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("old", "new", "edits"), CASES.values(), ids=CASES)
-def test_what_is_edited(mode, old, new, edits):
+def test_edits_of_matched_blocks(mode, old, new, edits):
     assert matched(old, new, **MODES[mode]).edits == tuple(edits)
 
 
@@ -201,7 +201,7 @@ def edited(count, seed):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_large_file(mode):
+def test_most_blocks_of_a_large_edited_file_are_kept(mode):
     old, new = edited(3000, 1)
     matching = matched(old, new, **MODES[mode])
     assert flaws(old, new, matching) == []

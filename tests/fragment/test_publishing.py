@@ -40,7 +40,7 @@ def test_any_size_comes_back(size, repeated):
 
 @QUICK
 @given(contents, st.lists(changes, max_size=5), st.integers(0, 1000))
-def test_one_writer(data, edits, seed):
+def test_puts_of_one_writer_keep_blocks_of_old_chunks(data, edits, seed):
     """Old chunks keep their blocks; listed and retired blocks exist.
 
     All other blocks are gone after the grace time.

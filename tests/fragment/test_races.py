@@ -121,7 +121,7 @@ def _race(seed, data, edited, *, mine, ticks_max=4):
     return world, base, [one.result() for one in running]
 
 
-def test_whoever_was_overtaken_is_told():
+def test_overtaken_writers_are_told_of_conflicts():
     """All writers wrote over the same version of the only block, and a single content stands."""
     overtaken = 0
     for seed in range(60):

@@ -65,7 +65,7 @@ def test_a_changed_block_is_no_part_of_the_old_file():
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_a_deleted_file(atomic):
+def test_a_range_of_a_deleted_file_is_refused(atomic):
     world = World()
     client = world.client()
     state = client.make(noise(3, 3000), atomic=atomic)

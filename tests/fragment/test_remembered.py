@@ -146,13 +146,15 @@ def test_what_cannot_be_read_is_ignored_and_said(
     assert cache.recall(COPY) == state(3)
 
 
-def test_it_is_nobody_elses_business(cache: RememberedBases, tmp_path: Path) -> None:
+def test_remembered_bases_are_private_to_the_user(cache: RememberedBases, tmp_path: Path) -> None:
     cache.remember(COPY, state())
     path = entry(tmp_path)
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_remembered_bases_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remembered, "REMEMBERED_COPIES_MAX", 5)
     cache = RememberedBases(tmp_path)
     (tmp_path / "somebody else's").write_text("stays")
@@ -177,14 +179,14 @@ def test_a_place_that_cannot_be_written_is_said_and_stops_nobody(
     assert "cannot be read" in caplog.text
 
 
-def test_nowhere_keeps_nothing() -> None:
+def test_no_directory_keeps_no_bases() -> None:
     cache = RememberedBases(None)
     cache.remember(COPY, state())
     cache.forget(COPY.cluster, COPY.domain, COPY.file)
     assert cache.recall(COPY) is None
 
 
-def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_directory_of_remembered_bases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
     assert cache_directory({"ARES_CACHE": "off", "XDG_CACHE_HOME": "/x"}) is None
     assert cache_directory({"ARES_CACHE": "some/where", "XDG_CACHE_HOME": "/x"}) == Path(

@@ -41,7 +41,7 @@ async def two(cluster, data, **options):
 
 @pytest.mark.parametrize("atomic", [False, True])
 @pytest.mark.parametrize("size", [0, 1, 1024, 5000])
-async def test_files_come_back(cluster, atomic, size):
+async def test_a_written_file_is_read_by_another_client(cluster, atomic, size):
     data = noise(size, size)
     here = await store(cluster)
     async with here.file("f", atomic=atomic, sizes=SIZES) as file:
@@ -123,7 +123,7 @@ async def test_a_copy_that_could_not_be_brought_up_to_date_is_still_the_old_base
     assert not (await ours.write(b"y" + data)).conflicts
 
 
-async def test_paths(cluster, tmp_path):
+async def test_local_paths_are_written_and_read(cluster, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(noise(5, 5000))
     file = (await store(cluster)).file("f", sizes=SIZES)
@@ -157,7 +157,7 @@ async def test_ranges_of_a_snapshot(cluster):
         await ours.read_range(state, 1000, 1100)
 
 
-async def test_atomic_files(cluster):
+async def test_concurrent_puts_of_an_atomic_file_conflict(cluster):
     data = noise(7, 3000)
     ours, theirs = await two(cluster, data, atomic=True)
     assert not (await ours.write(b"x" + data)).conflicts

@@ -39,7 +39,7 @@ def taken(frames: list[bytes]) -> bool:
 @example([PREFIX + b"\x91" * 300])
 @example([PREFIX + b"\xdd\xff\xff\xff\xff"])
 @example([PREFIX + b"\xdc\xff\xff" + b"\x91\x09" * 9])
-def test_any_frames(frames: list[bytes]) -> None:
+def test_any_frames_are_decoded_or_refused(frames: list[bytes]) -> None:
     taken(frames)
     taken([PREFIX + b"".join(frames[:1]), *frames[1:]])
 

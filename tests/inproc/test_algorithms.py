@@ -33,7 +33,7 @@ async def register(cluster, name, domain=None):
     )
 
 
-def test_names():
+def test_names_of_algorithms_tell_their_options():
     assert NAMES == ["AresABD", "CoAresABD", "CoAresABDF", "AresEC", "CoAresEC", "CoAresECF"]
     for known in ALGORITHMS:
         assert algorithm(known.name) is algorithm(known.name.lower()) is known

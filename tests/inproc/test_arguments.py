@@ -79,7 +79,7 @@ CALLS = {
 @pytest.mark.parametrize(
     ("why", "call"), [(why, call) for why, calls in CALLS.items() for call in calls]
 )
-async def test_what_is_awaited(cluster, why, call):
+async def test_awaited_calls_refuse_bad_arguments(cluster, why, call):
     store = cluster.manager()
     await in_file(store, "write", b"content")
     with pytest.raises(BadInput, match=why):
@@ -109,7 +109,7 @@ async def test_what_is_awaited(cluster, why, call):
         ("a key is named by the path", lambda: ares.connect("cluster.toml", key=5)),
     ],
 )
-def test_what_is_called(why, make):
+def test_plain_calls_refuse_bad_arguments(why, make):
     with pytest.raises(BadInput, match=why):
         make()
 

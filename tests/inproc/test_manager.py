@@ -47,7 +47,7 @@ async def test_a_mutable_value_is_taken_as_it_was(cluster):
     assert await store.read("key") == b"before"
 
 
-async def test_delete(cluster):
+async def test_a_deleted_object_is_absent_until_written_again(cluster):
     store, other = cluster.manager(), cluster.manager()
     first = await store.write("key", b"v")
     gone = await other.delete("key")
@@ -59,7 +59,7 @@ async def test_delete(cluster):
     assert await other.read("key") == b"again"
 
 
-async def test_list(cluster):
+async def test_list_names_present_objects_by_prefix(cluster):
     store, names = (
         cluster.manager(),
         [f"a/{number:03}" for number in range(30)] + ["b", "\N{SNOWMAN}"],
@@ -130,7 +130,7 @@ async def test_writes_of_one_key_at_once_get_a_tag_each_in_order(cluster):
     assert await store.read("key") == bytes([19])
 
 
-async def test_too_few_servers(cluster):
+async def test_a_read_names_the_missing_servers(cluster):
     store = cluster.manager()
     await store.write("key", b"v")
     cluster.stop("s0")
@@ -197,7 +197,7 @@ async def test_closing_ends_what_is_under_way(cluster):
             await running
 
 
-async def test_as_a_context(cluster):
+async def test_a_manager_closes_at_the_end_of_its_context(cluster):
     async with cluster.manager() as store:
         await store.write("key", b"v")
     with pytest.raises(ConnectionClosed):

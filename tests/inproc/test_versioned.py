@@ -31,7 +31,7 @@ async def test_a_version_is_covered_once(cluster, optimised):
     assert (await one.write_versioned("key", b"after all", refused.version)).changed
 
 
-async def test_what_is_absent(cluster):
+async def test_absent_objects_have_no_version(cluster):
     store, other = cluster.manager(), cluster.manager()
     with pytest.raises(ObjectNotFound):
         await store.read_versioned("key")
@@ -131,7 +131,7 @@ async def test_versions_outlive_their_configuration(cluster):
     assert await mover.read_versioned("key") == (changed.version, b"changed")
 
 
-async def test_in_another_domain(cluster):
+async def test_versioned_writes_in_another_domain(cluster):
     store, other = cluster.manager(), cluster.manager()
     domain, _ = await store.create_domain("versions")
     made = await domain.write_versioned("key", b"v", None)
@@ -154,7 +154,7 @@ async def test_writes_of_one_key_at_once_over_one_version(cluster):
     assert {(result.version, result.value) for result in results} == {(results[0].version, b"\0")}
 
 
-async def test_too_few_servers(cluster):
+async def test_versioned_calls_fail_with_too_few_servers(cluster):
     store = cluster.manager()
     made = await store.write_versioned("key", b"v", None)
     cluster.stop("s0", "s1")

@@ -106,7 +106,7 @@ def test_a_resend_by_its_writer_heals_it_too(server):
     assert (description.stored.quarantined, description.stored.repaired) == (0, 1)
 
 
-def test_what_does_not_heal_it(server):
+def test_wrong_puts_do_not_heal_a_rotten_element(server):
     """The wrong puts have another version, other data, no data, or another server's element.
 
     The element is as sealed, or missing.

@@ -52,7 +52,7 @@ def damage(directory: Path, rng: random.Random) -> int:
     return FLIPS
 
 
-def test_scrub(cluster, tmp_path):
+def test_scrub_finds_and_repairs_damage_of_processes(cluster, tmp_path):
     rng = random.Random(1)
     values = {
         f"key {number}": rng.randbytes(size)

@@ -57,7 +57,7 @@ VALUES = {OLDER: b"older" * 3000, TAG: b"value" * 3000, NEWER: b"newer" * 3000}
 
 @pytest.mark.parametrize("own", EC.server_ids)
 @pytest.mark.parametrize("tag", VALUES)
-def test_it_is_what_was_there(own, tag):
+def test_a_rebuilt_element_equals_the_lost_element(own, tag):
     """This includes the version before the newest; the newest version stays the same."""
     world = Cluster(EC, VALUES, {(own, tag)})
     assert world.rebuilt(own, tag) == world.truth[tag][EC.server_ids.index(own)]
@@ -80,7 +80,7 @@ def test_a_large_one_some_stripes_at_a_time(length):
 
 
 @pytest.mark.parametrize("lacking", list(itertools.combinations(["s1", "s2", "s3", "s4"], 2)))
-def test_too_few_others_have_it(lacking):
+def test_an_element_is_not_rebuilt_from_too_few_others(lacking):
     world = Cluster(EC, VALUES, {(server, TAG) for server in ("s0", *lacking)})
     assert world.rebuilt() is None
     assert world.rebuilt("s0", OLDER) == world.truth[OLDER][0]

@@ -117,7 +117,7 @@ def test_the_store_of_another(directory, owner, why):
         list(SegmentJournal(directory, owner, AtOnce()).recover())
 
 
-def test_a_newer_format(tmp_path):
+def test_a_journal_of_a_newer_format_is_refused(tmp_path):
     (tmp_path / "00000001.log").write_bytes(
         b"".join(encode_head(Head(JOURNAL_FORMAT + 1, INITIAL.id, "s1", "", 1, 0, 1, ())))
     )

@@ -59,7 +59,7 @@ def work(monkeypatch):
     return since
 
 
-def test_a_torn_tail(work):
+def test_the_work_of_a_forged_torn_tail_is_bounded(work):
     """Only the data of a batch is present; the mark of an earlier batch follows."""
     works = []
     for kib in (64, 128, 256):
@@ -107,7 +107,7 @@ def damaged(head, kib):
     raise AssertionError("one of eight places is aligned")
 
 
-def test_a_damaged_segment(work, tmp_path):
+def test_the_work_of_a_forged_damaged_segment_is_bounded(work, tmp_path):
     head = Head(JOURNAL_FORMAT, INITIAL.id, "s1", "0" * 32, 1, SALT, FIRST, ())
     disk, works = CountingDisk(), []
     for kib in (256, 512, 1024):

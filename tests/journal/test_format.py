@@ -92,7 +92,7 @@ def test_what_an_earlier_release_took_in_more_parts_than_are_taken_now_comes_in_
         assert intact(INITIAL.id, "many", tag, back[at].element)
 
 
-def test_heads():
+def test_heads_of_segments_are_decoded_or_refused():
     head = Head(JOURNAL_FORMAT, INITIAL.id, "s1", "0" * 32, 7, SALT, 5, ((1, 100), (3, 2**40)))
     data = memoryview(b"".join(encode_head(head)))
     assert decode_head(parse_frame(data, 0, 7)) == head

@@ -110,7 +110,7 @@ async def life_on_a_full_disk(node, host, later, free):
     return taken
 
 
-async def test_a_small_disk(tmp_path):
+async def test_a_small_disk_fills_and_recovers(tmp_path):
     disk = SmallDisk(400 * KIB)
     node = Node(log_journal(tmp_path / "j", disk))
     host, later, failures = host_of(node)

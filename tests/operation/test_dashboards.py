@@ -183,7 +183,7 @@ def test_panels_say_what_they_show_and_in_what(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_anybody_can_import_it(name):
+def test_a_dashboard_names_no_source_of_its_author(name):
     """The file names no data source, job or machine of the author.
 
     Each used variable is defined, and each defined variable is used.

@@ -44,7 +44,7 @@ def test_any_address_may_be_written(path: Path) -> None:
     assert next(iter(written(path, "0.0.0.0:9000").servers.values())).http == "0.0.0.0:9000"
 
 
-def test_it_may_be_left_out(path: Path) -> None:
+def test_the_http_address_may_be_left_out(path: Path) -> None:
     path.write_text(
         "".join(
             line

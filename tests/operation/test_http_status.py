@@ -65,7 +65,7 @@ def everything(client: socket.socket) -> bytes:
     return came
 
 
-def test_a_page(address):
+def test_a_page_is_answered_in_http(address):
     answer = ask(address, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
     head, _, content = answer.partition(b"\r\n\r\n")
     assert head.splitlines()[0] == b"HTTP/1.1 200 OK"

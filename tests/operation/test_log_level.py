@@ -33,7 +33,7 @@ def test_it_is_changed_everywhere_and_at_one(cli):
     assert cli.ok("log-level", "info", "--server", "r0") == b"r0: logs from info on\n"
 
 
-def test_it_takes_effect(cli):
+def test_a_new_log_level_takes_effect(cli):
     for level, logs in (("error", False), ("info", True)):
         cli.ok("log-level", level, "--server", "s2")
         before = len(logged(cli, "s2"))

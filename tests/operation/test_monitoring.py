@@ -36,7 +36,7 @@ async def monitor():
     await listener.close()
 
 
-async def test_one_life(monitor):
+async def test_pages_of_a_server_from_start_to_end(monitor):
     status, told = await elsewhere(health, monitor.address)
     assert (status, told) == (503, {"id": "s1", "serving": False, "why": "it is starting"})
     assert (await elsewhere(fetch, monitor.address, "/metrics"))[0] == 503

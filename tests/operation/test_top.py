@@ -108,7 +108,7 @@ def terminal(cli: Cli, reader: Path) -> Iterator[Terminal]:
                 os.close(descriptor)
 
 
-def test_q_ends_it(terminal: Terminal) -> None:
+def test_q_ends_top(terminal: Terminal) -> None:
     terminal.wait_for(b"4 of 4 servers answer", b"default", b"survives 1 more crash")
     assert termios.tcgetattr(terminal.slave) != terminal.before
     os.write(terminal.master, b"xq")

@@ -328,7 +328,7 @@ def test_a_full_disk_stops_writes_before_reads():
     assert "disk full" in view(told(heard))
 
 
-def test_who_is_slow():
+def test_a_slow_server_is_marked():
     heard = seen()
     heard.servers["s2"].answers = deque(
         replace(answer, took_s=0.15) for answer in heard.servers["s2"].answers
@@ -428,7 +428,7 @@ def test_a_terminal_that_is_too_small_is_told_so(columns, rows):
     assert columns < 30 or "q quits" in shown[1]
 
 
-def test_amounts():
+def test_times_and_amounts_in_words():
     assert [ms(seconds) for seconds in (None, 0.00012, 0.0123, 0.456, 1.5)] == [
         "-",
         "0.12ms",

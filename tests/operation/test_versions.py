@@ -26,7 +26,7 @@ from tests.journal.serving import Node, log_journal, put
 ENTRY = (b"command", 1, 1)
 
 
-def test_messages():
+def test_messages_of_a_newer_format_are_refused():
     header, *rest = codec.encode([ReadConfig(1, b"c")])
     newer = bytes([codec.WIRE_VERSION + 1]) + header[1:]
     with pytest.raises(
@@ -37,8 +37,10 @@ def test_messages():
         codec.decode([newer, *rest])
 
 
-def test_a_journal(tmp_path, monkeypatch):
-    monkeypatch.setattr("ares.store.journal.segments.FORMAT", journal_format.JOURNAL_FORMAT + 1)
+def test_a_journal_of_a_newer_format_is_kept_and_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "ares.store.journal.segment_journal.JOURNAL_FORMAT", journal_format.JOURNAL_FORMAT + 1
+    )
     node = Node(log_journal(tmp_path / "j"))
     assert node.handle(put("a", 1, b"x")) is not None
     node.commit()
@@ -58,7 +60,7 @@ def cluster(directory: Path, **more) -> Settings:
     return create(directory, InitPlan(servers=3, consensus=1, base_port=0, **more))
 
 
-def test_a_cluster_file(tmp_path):
+def test_a_cluster_file_of_a_newer_format_is_refused(tmp_path):
     path = cluster(tmp_path / "c").path
     text = path.read_text().replace(
         f"format = {cluster_tables.CLUSTER_FORMAT}", f"format = {cluster_tables.CLUSTER_FORMAT + 1}"
@@ -90,7 +92,7 @@ def test_a_list_of_clients_from_before_it_had_a_format(tmp_path):
     assert [client.name for client in read_clients(path)] == ["admin"]
 
 
-def test_a_secret_key(tmp_path):
+def test_a_secret_key_of_another_form_is_refused(tmp_path):
     """The form of a key is its format: 64 hexadecimal digits."""
     settings = cluster(tmp_path / "c", security="curve")
     assert settings.security is not None

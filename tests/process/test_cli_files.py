@@ -307,7 +307,7 @@ def test_what_a_file_is_stays(cli: Cli, tmp_path: Path) -> None:
             assert why in cli.fails(2, "put", ann.path, "kind", *words, *more)
 
 
-def test_streams(cli: Cli, tmp_path: Path) -> None:
+def test_put_and_get_through_streams(cli: Cli, tmp_path: Path) -> None:
     data = content(1)
     cli.ok("put", "-", "stream", *SMALL_BLOCKS, stdin=data)
     assert cli.ok("get", "stream", "-") == data
@@ -368,7 +368,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(cli: Cli, tmp_path: P
 
 
 @pytest.mark.slow
-def test_no_space(cli: Cli, tmp_path: Path) -> None:
+def test_put_and_get_without_space_for_temporary_files(cli: Cli, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
     cli.ok("put", "-", "space", stdin=content())
@@ -414,7 +414,7 @@ def test_listing_and_deleting(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_deleted_by_somebody_else(cli: Cli, tmp_path: Path) -> None:
+def test_put_of_a_file_that_another_client_deleted(cli: Cli, tmp_path: Path) -> None:
     ann = Copy(cli, tmp_path / "ann.bin", "gone")
     ann.path.write_bytes(content())
     ann.put()

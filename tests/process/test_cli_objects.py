@@ -196,7 +196,7 @@ def test_a_configuration_that_makes_no_sense_is_wrong_usage(
 
 
 @pytest.mark.slow
-def test_somebody_else_was_first(mortal: Cli) -> None:
+def test_reconfig_completes_another_clients_decision(mortal: Cli) -> None:
     cli = mortal
 
     async def decide_and_die() -> None:
@@ -262,7 +262,7 @@ def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_status_when_nobody_is_left(mortal: Cli) -> None:
+def test_status_without_any_process(mortal: Cli) -> None:
     for id in ("s0", "s1", "s2", "s3", "r0", "r1", "r2"):
         mortal.kill(id)
     told = mortal.json("status", status=1)
@@ -312,7 +312,7 @@ def test_status_tells_what_disks_hold(mortal: Cli) -> None:
     assert cli.json("status")["servers"]["s1"]["bytes"] == 3 << 20
 
 
-def test_no_cluster_file(tmp_path: Path) -> None:
+def test_a_missing_cluster_file_is_named(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ARES_CLUSTER"}
     for words, why in (
         ([], "which cluster?"),

@@ -275,7 +275,7 @@ def test_a_member_that_began_anew_is_remembered_again(durable: Path) -> None:
 
 
 @pytest.mark.slow
-def test_afresh_everybody_is_new(cluster: Path) -> None:
+def test_up_fresh_gives_all_processes_new_identities(cluster: Path) -> None:
     for kind, id in (("server", "s1"), ("consensus", "r1")):
         once(cluster, kind, id)
         shutil.rmtree(cluster / "data" / id)

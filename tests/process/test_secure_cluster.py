@@ -48,7 +48,7 @@ def keys(cli: Cli) -> dict[str, str]:
     }
 
 
-def test_roles(cli: Cli, keys: dict[str, str]) -> None:
+def test_each_command_takes_its_role(cli: Cli, keys: dict[str, str]) -> None:
     cli.ok(
         "write", "greeting", stdin=b"hello"
     )  # the cluster file names the key of the first client, admin

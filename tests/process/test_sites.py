@@ -380,7 +380,7 @@ def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_what_follows_nobody_is_refused(piloted: Cli, cli: Cli) -> None:
+def test_default_and_logs_cannot_follow_users(piloted: Cli, cli: Cli) -> None:
     assert "'default' follows no users" in piloted.fails(2, "domain", "follow", "default")
     piloted.ok("log", "create", "events", "--servers", "s0,s1,s2")
     assert "logs follow no users" in piloted.fails(2, "domain", "follow", "events")

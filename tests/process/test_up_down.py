@@ -183,7 +183,7 @@ def test_fresh_removes_nothing_outside_the_cluster(cluster: Path, tmp_path: Path
     assert (tmp_path / "precious/file").read_text() == "keep"
 
 
-def test_foreground_stops_everything_when_asked(cluster: Path) -> None:
+def test_up_in_the_foreground_stops_all_processes_on_a_signal(cluster: Path) -> None:
     with subprocess.Popen(
         python("-m", "ares", "up", cluster),
         stdout=subprocess.PIPE,

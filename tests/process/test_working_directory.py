@@ -130,7 +130,7 @@ def test_what_starts_many_processes_runs_there(trap: Trap, command: list[str]) -
     assert trap.imported() == []
 
 
-def test_the_trap_catches(trap: Trap) -> None:
+def test_the_trap_catches_python_without_the_flag(trap: Trap) -> None:
     """The control: Python without the flag."""
     trap.run(*(word for word in python("-c", "import msgspec") if word != "-P"), status=1)
     assert trap.imported() == ["msgspec"]

@@ -302,7 +302,7 @@ def test_a_cut_link_ends_a_pass_without_a_record(world):
     assert as_of(client) is None
 
 
-def test_a_throttle_slows_it_down(world):
+def test_a_throttle_slows_a_mirror_pass(world):
     client = world.client()
     for number in range(10):
         client.run(write(client.view, f"k{number}", b"v" * 10_000))

@@ -32,7 +32,7 @@ INITIALS = [abd(0, 1, 2), ec(0, 1, 2, 3, 4)]
 
 @pytest.mark.parametrize("switches", ALL_SWITCHES)
 @pytest.mark.parametrize("initial", INITIALS, ids=["abd", "ec"])
-def test_round_trip(initial, switches):
+def test_written_values_are_read_by_another_client(initial, switches):
     world = World(initial, range(5))
     writer, reader = world.client(switches), world.client(switches)
     assert reader.run(read(reader.view, "k")).value is TOMBSTONE

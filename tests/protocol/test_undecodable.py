@@ -105,7 +105,7 @@ def test_what_cannot_be_decoded_is_told_soon_listed_and_replaced(world, spoil, s
     assert client.run(read(client.view, "bad")).value == b"new"
 
 
-def test_delete_replaces_it(world, spoil):
+def test_delete_replaces_an_undecodable_object(world, spoil):
     client = world.client()
     spoil(client, "bad")
     assert client.run(delete(client.view, "bad")).number == 1001

@@ -97,7 +97,7 @@ def test_a_refused_batch_is_sent_the_next_time(
         (200, "another server"),
     ],
 )
-def test_other_answers(tmp_path: Path, status: int, said: str) -> None:
+def test_unexpected_answers_of_influxdb_are_named(tmp_path: Path, status: int, said: str) -> None:
     with _server(answers=[status]) as server, pytest.raises(ResultsFailed, match=said):
         _send(_some_results(tmp_path, 3), server.url)
 

@@ -209,7 +209,7 @@ def test_what_grows_is_drawn_over_what_it_grows_with(tab, page):
     assert tab.value("document.querySelectorAll('#load-plot .mark').length") == 2
 
 
-def test_names_stay_names(tab, page):
+def test_hostile_names_do_not_run_in_the_page(tab, page):
     tab.open(page, "#scenario=hostile")
     assert tab.value("window.executed") is None
 

@@ -226,7 +226,7 @@ def test_a_role_includes_the_ones_before(role: Role) -> None:
                 ] == [(CALL, Reason.NOT_AUTHORIZED)]
 
 
-def test_who_is_nobody_may_nothing() -> None:
+def test_an_unknown_client_may_send_no_request() -> None:
     gate = Admission(Everybody(), lambda _: True)
     batch = [request for requests in REQUESTS.values() for request in requests]
     admitted, refused = admit(gate, "stranger", batch, HOSTED)

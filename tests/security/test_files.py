@@ -211,7 +211,7 @@ def test_the_names_of_processes_are_not_taken(security: SecuritySettings) -> Non
             authorise(security, id, "admin")
 
 
-def test_nobody_unknown_can_be_revoked(security: SecuritySettings) -> None:
+def test_an_unknown_client_cannot_be_revoked(security: SecuritySettings) -> None:
     with pytest.raises(BadInput, match="no client is called 'bob'; authorised: admin"):
         revoke(security, "bob")
 

@@ -336,7 +336,7 @@ def test_appends_and_trims_go_to_the_head_alone(wired):
         assert wired.run()[0].reason is Reason.BAD_REQUEST
 
 
-def test_the_last_position():
+def test_an_append_beyond_the_last_position_is_refused():
     wired, late = Wired(), chain(0, POSITION_MAX)
     wired.hand("s0", Introduce(NO_CALL, late))
     wired.hand("s0", append(1, of=late))

@@ -61,7 +61,7 @@ def test_a_share_of_the_operations_is_traced(share, all):
     assert sum(traced(tracer) for _ in range(100)) == all
 
 
-def test_some_of_them():
+def test_a_share_of_operations_is_traced():
     tracer = Tracer(TracingSettings(exporter="console", share=0.5), lambda spans: None)
     assert 60 < sum(traced(tracer) for _ in range(200)) < 140
 

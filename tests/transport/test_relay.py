@@ -117,6 +117,6 @@ async def test_a_server_that_is_gone_costs_only_the_connection(zmq_wire: ZmqWire
     await relay.close()
 
 
-async def test_only_loopback() -> None:
+async def test_a_relay_listens_on_loopback_only() -> None:
     with pytest.raises(ValueError, match="loopback"):
         Relay("192.0.2.1:7000", LinkDirection(), LinkDirection())

@@ -59,7 +59,7 @@ def test_an_integer_without_end_is_told_in_our_words() -> None:
 
 
 @pytest.mark.parametrize("host", ["", " "])
-def test_an_empty_host(tmp_path: Path, host: str) -> None:
+def test_an_empty_host_of_init_is_refused(tmp_path: Path, host: str) -> None:
     with pytest.raises(
         BadInput, match="--host: expected the address that all processes listen on, and it is empty"
     ):

@@ -35,7 +35,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 @pytest.mark.process
-def test_objects(settings: Settings) -> None:
+def test_objects_through_the_blocking_client(settings: Settings) -> None:
     with ares.connect_blocking(str(settings.path)) as store:
         tag = store.write("objects/a", b"value")
         assert isinstance(tag, ares.Tag)
@@ -143,7 +143,7 @@ def test_a_domain_blocks_as_well_and_is_reconfigured_with_callbacks_in_this_thre
 
 
 @pytest.mark.process
-def test_files(settings: Settings, tmp_path: Path) -> None:
+def test_files_through_the_blocking_client(settings: Settings, tmp_path: Path) -> None:
     with ares.connect_blocking(settings) as store:
         seen: list[threading.Thread] = []
         with store.file("films/a", sizes=ares.Sizes(64, 256, 1024)) as film:
@@ -190,7 +190,7 @@ def test_a_file_has_the_base_that_it_is_given(settings: Settings) -> None:
 
 
 @pytest.mark.process
-def test_versions(settings: Settings) -> None:
+def test_versions_through_the_blocking_client(settings: Settings) -> None:
     with ares.connect_blocking(settings) as store:
         made = store.write_versioned("doc", b"one", None)
         assert isinstance(made, ares.VersionedResult)

@@ -165,7 +165,7 @@ def test_the_ends_of_the_range_of_delta(delta):
     assert Configuration.ec(FIVE, 3, delta).delta == delta
 
 
-def test_status():
+def test_a_successor_tells_whether_it_is_finalized():
     placed = Configuration.abd(THREE).at("d", 2)
     assert Successor(placed, Status.FINALIZED).finalized
     assert not Successor(placed, Status.PENDING).finalized

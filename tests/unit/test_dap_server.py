@@ -15,7 +15,7 @@ def element(size: int) -> Element:
 TOMB = Element(0, DELETED_LENGTH, 0, ())
 
 
-def test_nothing_was_written():
+def test_a_version_list_without_writes():
     versions = VersionList()
     assert (versions.newest, versions.tags(), versions.trimmed, versions.deleted) == (
         TAG_ZERO,

@@ -80,5 +80,5 @@ def reply(*numbers: int, trimmed: int = 0) -> DataReply:
         pytest.param(1, [reply(), reply()], 0, id="ABD: nobody has anything"),
     ],
 )
-def test_cases(k, lists, answer):
+def test_the_newest_decodable_tag_of_lists(k, lists, answer):
     assert newest_decodable(lists, k) == (None if answer is None else t(answer))

@@ -41,7 +41,7 @@ def test_under_another_name_it_is_not(head):
         {"parts": ()},
     ],
 )
-def test_changed_it_is_not(change):
+def test_a_changed_element_is_not_intact(change):
     assert not intact(*HEAD, msgspec.structs.replace(ELEMENT, **change))
 
 

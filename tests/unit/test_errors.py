@@ -15,7 +15,7 @@ from ares.model.errors import (
 )
 
 
-def test_everything_derives_from_one_base():
+def test_all_errors_derive_from_ares_error():
     defined = [
         error
         for error in vars(errors).values()
@@ -31,7 +31,7 @@ def test_python_catches_them_as_what_they_are():
     assert issubclass(DomainNotFound, KeyError)
 
 
-def test_texts():
+def test_errors_tell_the_loss_and_the_remedy():
     assert str(ObjectNotFound("k", "d")) == "no object 'k' in domain 'd'"
     assert "domain create photos" in str(DomainNotFound("photos"))
     assert "nothing was lost" in str(DecodeFailed("k", "because"))

@@ -170,7 +170,7 @@ NAMES = ["a", "b", "b1", "b2", "b\N{SNOWMAN}", "c", "ba"]
         ("", "", -5, ["a"], True),
     ],
 )
-def test_pages(after, prefix, limit, names, more):
+def test_listed_pages_are_bounded_and_prefixed(after, prefix, limit, names, more):
     host = hosting()
     for name in NAMES:
         host.put_data(put(host, name, 1))

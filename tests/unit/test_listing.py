@@ -28,7 +28,7 @@ def reply(names: str, more: bool = False, successor: Successor | None = None) ->
     return ObjectsReply(1, tuple(map(listed, names)), more, successor)
 
 
-def test_what_is_asked():
+def test_the_request_for_a_page():
     gather = next(list_page(C, "after", "prefix", NEXT))
     assert gather.requests(7, *gather.arguments) == ListObjects(
         7, C.id, "after", PAGE_OBJECTS, "prefix", NEXT

@@ -56,14 +56,14 @@ AMOUNTS = [
 
 
 @pytest.mark.parametrize(("text", "count"), AMOUNTS)
-def test_sizes(text: str, count: int) -> None:
+def test_sizes_are_parsed(text: str, count: int) -> None:
     assert parse_size(text) == count
 
 
 @pytest.mark.parametrize(
     ("text", "count"), [("90", 90), ("90s", 90), ("2m", 120), ("24h", 86_400), ("7d", 604_800)]
 )
-def test_times(text: str, count: int) -> None:
+def test_times_are_parsed(text: str, count: int) -> None:
     assert parse_seconds(text) == count
 
 

@@ -31,7 +31,7 @@ def test_only_the_latest_is_remembered():
     assert not memory.at_quorum("k", C, TWO), "one configuration for each object"
 
 
-def test_values():
+def test_the_cache_keeps_the_newest_small_value():
     memory = ClientCache()
     assert memory.value("k") is None
     memory.keep("k", ONE, b"one")

@@ -97,7 +97,7 @@ def test_messages_are_frozen(kind):
     assert kind.__struct_config__.frozen
 
 
-def test_frozen_means_it():
+def test_a_field_of_a_message_cannot_be_set():
     with pytest.raises(AttributeError):
         GetTag(1, b"c", "k").call = 2
 

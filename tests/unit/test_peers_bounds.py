@@ -295,7 +295,7 @@ def test_clients_refuse_prefixes_that_servers_refuse():
 
 @pytest.mark.parametrize("text", ["", "a", "ü", "\U0001f600", "aü\U0001f600"])
 @pytest.mark.parametrize("times", [1, 3, 100])
-def test_fits(text, times):
+def test_fits_counts_bytes_of_utf_8(text, times):
     for bytes_max in (0, 1, 4, 7, 300, 699, 700):
         assert fits(text * times, bytes_max) == (len((text * times).encode()) <= bytes_max)
 

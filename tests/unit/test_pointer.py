@@ -46,7 +46,7 @@ def final(index: int, content: Configuration = ONE) -> Successor:
         (final(6), final(4, OTHER), final(6)),
     ],
 )
-def test_transitions(current, incoming, after):
+def test_a_pointer_moves_only_forward(current, incoming, after):
     assert advance(OWN, current, incoming) == after
 
 
@@ -69,7 +69,7 @@ def test_transitions(current, incoming, after):
         (None, Successor(ONE, Status.PENDING), "another cluster"),
     ],
 )
-def test_refusals(current, incoming, why):
+def test_a_conflicting_successor_is_refused(current, incoming, why):
     with pytest.raises(ConflictingSuccessor, match=why):
         advance(OWN, current, incoming)
 

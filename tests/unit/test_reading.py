@@ -47,7 +47,7 @@ def test_enough_elements_of_the_version():
     assert not reading.withheld
 
 
-def test_too_few_elements_of_it():
+def test_a_read_asks_for_missing_elements_of_the_newest_version():
     reading = Reading(C, "k", 3)
     given = answers(reply(0, NEW), reply(1, NEW), reply(2, NEW, carried=False), reply(3))
     assert not reading.settled(given)
@@ -102,7 +102,7 @@ def test_withheld_when_the_successor_is_finalized_and_not_before():
     assert reading.withheld
 
 
-def test_nothing_was_written():
+def test_a_read_of_an_unwritten_object():
     reading = Reading(C, "k", 3)
     given = answers(*(reply(number) for number in range(4)))
     assert reading.settled(given)
@@ -117,7 +117,7 @@ def test_a_tombstone_needs_no_elements():
     assert reading.length == DELETED_LENGTH
 
 
-def test_the_length_only():
+def test_a_read_of_the_length_only():
     reading = Reading(C, "k", 0)
     assert reading.settled(answers(*(reply(number, NEW, carried=False) for number in range(4))))
     assert (reading.tag, reading.length, reading.elements) == (NEW, SIZE, {})

@@ -60,7 +60,7 @@ def test_large_values_have_more_time_before_they_are_sent_again(size):
     assert begun([put(size)] * 5).resend_at == round.resend_at
 
 
-def test_its_story():
+def test_the_story_of_a_round():
     assert (
         begun(ReadConfig(7, C.id)).story()
         == "write of 'k': get-data in configuration 3 of domain 'd'"

@@ -25,7 +25,7 @@ def answer_all(rig):
         rig.reply(server, *(Ack(request.call, None) for request in requests))
 
 
-def test_a_pause(rig):
+def test_an_operation_pauses_for_its_time(rig):
     def operation():
         yield Pause(1.0)
         yield Pause(0.5)

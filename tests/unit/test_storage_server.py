@@ -74,7 +74,7 @@ async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
     assert listed.asked == 2
 
 
-async def test_vitals():
+async def test_a_description_has_uptime_and_memory():
     [described] = host().handle("a client", [Describe(1)])
     assert described.uptime_s >= 0
     assert described.memory_bytes > 10**6

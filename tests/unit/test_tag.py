@@ -5,7 +5,7 @@ import itertools
 from ares.model.tag import TAG_ZERO, Tag
 
 
-def test_order():
+def test_tags_are_ordered_by_number_then_client():
     ordered = [TAG_ZERO, Tag(0, 1), Tag(1, 0), Tag(1, 2**64 - 1), Tag(2, 0), Tag(10, 3)]
     for low, high in itertools.combinations(ordered, 2):
         assert low < high

@@ -178,7 +178,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("events", RIGHT.values(), ids=RIGHT)
-def test_accepted(events):
+def test_coverable_histories_are_accepted(events):
     report = check_coverability(events)
     assert report.ok, [violation.describe() for violation in report.violations]
     assert is_possible([event for event in events if event.key == "k"])
@@ -252,7 +252,7 @@ def test_a_fork_in_words():
     assert fork.describe() == "key 'k': 1.7, 1.8, 1.9 over 0.0; lost: 1.7, 1.8"
 
 
-def test_what_is_counted():
+def test_the_report_counts_operations_and_keys():
     report = check_coverability(
         [*FORK, c(6, 7, "x", (1, 9)), r(8, 9, None), w(0, 1, "a", key="plain")]
     )

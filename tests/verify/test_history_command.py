@@ -36,7 +36,7 @@ def history(tmp_path):
     return write
 
 
-def test_a_right_history(history, capsys):
+def test_a_linearizable_history_passes(history, capsys):
     assert run(["check-history", history(RIGHT)]) == 0
     assert capsys.readouterr().out == "linearizable: 2 operations on 1 keys\n"
 

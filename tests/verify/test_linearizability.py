@@ -141,7 +141,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("events", RIGHT.values(), ids=RIGHT)
-def test_accepted(events):
+def test_linearizable_histories_are_accepted(events):
     assert is_linearizable(events)
     assert check(events).ok
 

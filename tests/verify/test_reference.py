@@ -25,5 +25,5 @@ from .making import d, r, w
         ([w(0, 1, "a", key="x"), r(2, 3, None, key="y")], True),
     ],
 )
-def test_the_definition(events, right):
+def test_the_reference_follows_the_definition(events, right):
     assert is_linearizable(events) == right

@@ -87,7 +87,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("events", RIGHT.values(), ids=RIGHT)
-def test_accepted(events):
+def test_ordered_tags_are_accepted(events):
     assert check_tags(events) == []
 
 
@@ -148,7 +148,7 @@ def test_agrees_with_the_definition(rng, spread):
     assert (check_tags(events) == []) == definition(events)
 
 
-def test_many_operations():
+def test_an_old_tag_among_many_operations_is_found():
     events = [
         structs.replace(event, tag=(number + 1, 1))
         for number, event in enumerate(large(Random(1), 20_000))
