@@ -466,28 +466,24 @@ def put(
             if save_conflicts is not None
             else []
         )
-    about = {
-        "file": name,
-        "domain": begun[0].domain,
-        "local": str(file),
-        "bytes": source.size_bytes,
-    }
-    now = (
-        {"kind": kind(state.genesis.atomic), "version": str(state.tag)} if state is not None else {}
-    )
-    sent, of = (
-        report.modified + report.inserted,
-        f"{size(report.moved_bytes)} of {size(source.size_bytes)}",
-    )
-    line = (
-        f"{printable(name)}: {sent} of {report.kept + sent} blocks, {of} moved "
-        f"({report.describe()})"
-    )
-    common.report(about | now | report_data(report) | {"saved": saved}, line)
+    about: dict[str, object] = {"file": name, "domain": begun[0].domain, "local": str(file)}
+    about["bytes"] = source.size_bytes
+    if state is not None:
+        about |= {"kind": kind(state.genesis.atomic), "version": str(state.tag)}
+    about |= report_data(report) | {"saved": saved}
+    common.report(about, f"{printable(name)}: {_put_sentence(report, source.size_bytes)}")
     if not common.json:
         _tell_rest(report, name, domain, file, theirs, saved, source)
     if report.conflicts and not theirs:
         raise typer.Exit(1)
+
+
+def _put_sentence(report: "WriteReport", size_bytes: int) -> str:
+    sent, moved = report.modified + report.inserted, size(report.moved_bytes)
+    return (
+        f"{sent} of {report.kept + sent} blocks, {moved} of {size(size_bytes)} moved "
+        f"({report.describe()})"
+    )
 
 
 def _tell_rest(

@@ -590,29 +590,34 @@ def _show(
         ):
             console.print(Text(line, style="yellow"), soft_wrap=True)
     console.print()
-    if addresses := members_of(settings):
-        members = {member.member: member for member in found.members}
-        consensus = Table(
-            "id", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-        )
-        for member, address in addresses.items():
-            consensus.add_row(
-                member if settings.etcd is None else "etcd",
-                address,
-                *_member_cells(members.get(member)),
-            )
-        console.print(consensus)
-        for member in addresses:
-            if member not in members:
-                console.print(
-                    Text(f"{member}: {_why(found, member)}", style="yellow"), soft_wrap=True
-                )
+    if members_of(settings):
+        _show_members(settings, console, found)
         console.print(
             consensus_outlook(settings, found.members, [*standings, *files]), soft_wrap=True
         )
     if (flown := autopilot_sentence(settings, found.members)) is not None:
         console.print(Text(f"autopilot: {flown}"), soft_wrap=True)
     _show_domains(settings, console, standings, files, followed_by(found.members))
+
+
+def _show_members(settings: "Settings", console: "Console", found: "ClusterStatus") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    addresses, members = members_of(settings), {member.member: member for member in found.members}
+    consensus = Table(
+        "id", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for member, address in addresses.items():
+        consensus.add_row(
+            member if settings.etcd is None else "etcd",
+            address,
+            *_member_cells(members.get(member)),
+        )
+    console.print(consensus)
+    for member in addresses:
+        if member not in members:
+            console.print(Text(f"{member}: {_why(found, member)}", style="yellow"), soft_wrap=True)
 
 
 def _show_domains(

@@ -207,14 +207,7 @@ class _Checks:
             for key, table in processes
         }
         self._check_unique((f"{key}.data", str(table.data)) for key, table in placed.items())
-        sites = list(dict.fromkeys(server.site for server in file.server if server.site))
-        if file.client.site is not None and file.client.site not in sites:
-            refuse(
-                self._path,
-                "client.site",
-                f"expected the site of a [[server]], found {file.client.site!r}; known: "
-                f"{', '.join(sites) or 'none'}",
-            )
+        self._check_site()
         security = security_settings(self._path, file)
         paths = {
             name: str(self._home / path)
@@ -253,6 +246,17 @@ class _Checks:
             autopilot=file.autopilot,
             transport=cast(TransportName, file.transport),
         )
+
+    def _check_site(self) -> None:
+        site = self._file.client.site
+        sites = list(dict.fromkeys(server.site for server in self._file.server if server.site))
+        if site is not None and site not in sites:
+            refuse(
+                self._path,
+                "client.site",
+                f"expected the site of a [[server]], found {site!r}; known: "
+                f"{', '.join(sites) or 'none'}",
+            )
 
     def _etcd(self, table: EtcdTable) -> EtcdSettings:
         """Return the settings of the etcd table, with paths resolved from the file's directory."""

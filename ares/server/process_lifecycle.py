@@ -63,6 +63,7 @@ from ares.tracing.variables import tracing_of
 if TYPE_CHECKING:
     from ares.autopilot.pilot import Autopilot
     from ares.client.runner import Runner
+    from ares.net.port import Connections
     from ares.server.storage_server import StorageServer
 
 REPAIR_TIMEOUT_S = 60.0
@@ -445,14 +446,7 @@ async def _serve_objects(
     life, disk = ProcessLifecycle(settings, server, guard.lock), TimedDisk()
     with life.told(), contextlib.nullcontext() if tracer is None else contextlib.closing(tracer):
         journal, plan, log_journals = None, None, None
-        links = connections(
-            None
-            if settings.security is None
-            else settings.security.process_key(server.id, server.public_key),
-            settings.transport,
-        )
-        for known in settings.book().values():
-            links.learn(known.id, known.address)
+        links = _links(settings, server)
         async with contextlib.aclosing(ElementClient(settings, server)) as asking:
             if settings.durable:
                 from ares.server.hosted_log import LOG_PLACE_BYTES
@@ -488,6 +482,16 @@ async def _serve_objects(
                 sites_of(settings),
             )
             await run_server(parts)
+
+
+def _links(settings: Settings, server: ServerSettings) -> "Connections":
+    """Return connections of this server to all servers of the cluster file."""
+    security = settings.security
+    key = None if security is None else security.process_key(server.id, server.public_key)
+    links = connections(key, settings.transport)
+    for known in settings.book().values():
+        links.learn(known.id, known.address)
+    return links
 
 
 def _address_attributes(server: ServerSettings) -> dict[str, str | int]:

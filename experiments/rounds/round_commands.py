@@ -20,6 +20,19 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add the commands to the program's commands."""
     listing = commands.add_parser("list", help="scenarios, what they vary, how long they take")
     listing.set_defaults(run=show)
+    _add_run(commands)
+    reporting = commands.add_parser("report", help="import results and make a page of them")
+    reporting.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
+    reporting.add_argument(
+        "--published",
+        type=Path,
+        metavar="DIR",
+        help="the logs that the authors of ARES published: theirs are drawn beside ours",
+    )
+    reporting.set_defaults(run=report)
+
+
+def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     running = commands.add_parser(
         "run",
         help="carry out the rounds of scenarios",
@@ -79,15 +92,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     )
     running.add_argument("--seed", type=int, default=1)
     running.set_defaults(run=carry_out)
-    reporting = commands.add_parser("report", help="import results and make a page of them")
-    reporting.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
-    reporting.add_argument(
-        "--published",
-        type=Path,
-        metavar="DIR",
-        help="the logs that the authors of ARES published: theirs are drawn beside ours",
-    )
-    reporting.set_defaults(run=report)
 
 
 def show(arguments: argparse.Namespace) -> int:

@@ -79,6 +79,21 @@ class RadosDeployment:
     def _start(self, replicas: int) -> None:
         bed, home = self._bed, self._bed.directory
         self._file.write_text(configuration(str(uuid.uuid4()), self._monitors(), home))
+        self._start_monitors()
+        self._start_osds(replicas)
+        self._make_pools(replicas)
+        clean = f"{len(bed.sites) * _PLACEMENT_GROUPS} active+clean"
+        log = home / f"ceph-mgr-{bed.sites[0]}.log"
+        await_that(
+            lambda: clean in self._asked("pg", "stat"),
+            f"`ceph pg stat` says {clean!r}",
+            _CEPH_START_S,
+            log,
+            self._servers,
+        )
+
+    def _start_monitors(self) -> None:
+        bed, home = self._bed, self._bed.directory
         monitors = [
             word
             for site in bed.sites
@@ -113,6 +128,9 @@ class RadosDeployment:
             home / f"ceph-mon-{bed.sites[0]}.log",
             self._servers,
         )
+
+    def _start_osds(self, replicas: int) -> None:
+        bed, home = self._bed, self._bed.directory
         osds = {site: str(uuid.uuid4()) for site in bed.sites}
         self._asked_all(
             [
@@ -138,6 +156,9 @@ class RadosDeployment:
             (home / f"osd-{site}").mkdir()
             bed.run(site, "ceph-osd", "-c", str(self._file), "--mkfs", "--osd-uuid", osd, *data)
             self._serve(site, "ceph-osd", *data)
+
+    def _make_pools(self, replicas: int) -> None:
+        bed = self._bed
         size = len(holders(bed.sites, bed.sites[0], replicas))
         self._asked_all(
             [
@@ -147,15 +168,6 @@ class RadosDeployment:
                 )
                 for site in bed.sites
             ]
-        )
-        clean = f"{len(bed.sites) * _PLACEMENT_GROUPS} active+clean"
-        log = home / f"ceph-mgr-{bed.sites[0]}.log"
-        await_that(
-            lambda: clean in self._asked("pg", "stat"),
-            f"`ceph pg stat` says {clean!r}",
-            _CEPH_START_S,
-            log,
-            self._servers,
         )
 
     def _serve(self, site: str, program: str, *words: str) -> None:

@@ -47,6 +47,11 @@ def add(commands: Any) -> None:
 
     Each sets ``run``: a function that is called with the arguments and returns the exit status.
     """
+    _add_local(commands)
+    _add_inventory(commands)
+
+
+def _add_local(commands: Any) -> None:
     local = _command(
         commands, "local", "hosts as namespaces of this machine: up, status, clean", _LOCAL_HELP
     )
@@ -89,6 +94,8 @@ def add(commands: Any) -> None:
     clean.add_argument("--yes", action="store_true", help="do not ask")
     clean.set_defaults(run=_clean)
 
+
+def _add_inventory(commands: Any) -> None:
     made = _command(
         commands, "inventory", "an inventory of machines at fed4fire, emulab or aws", _INVENTORY
     )

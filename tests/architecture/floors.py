@@ -70,7 +70,7 @@ LIBZMQ = "ares.net.libzmq"
 LIBZMQ_CHOOSERS = (LIBZMQ, "ares.net.transports")
 
 FILE_LINES_MAX = 800
-FUNCTION_LINES_MAX = 70
+FUNCTION_LINES_MAX = 60
 """Lines of a body below the signature and the docstring."""
 FOLDER_FILES_MAX = 15
 JUNK_DRAWERS = {"utils", "util", "helpers", "common", "misc"}
