@@ -5,11 +5,11 @@ in groups: the moves of a group begin at once, hence servers answer them in a ba
 round leaves in a batch, too. A message for each object would cost servers and mover several times
 as much. Groups are small, because requests of clients come between two groups.
 
-An object that cannot be decoded, or is refused by the target, does not stop the move of other
-objects: the object is set aside, and tried again after the move of all the rest, for longer. If the
-second attempt fails, too, the move is not complete, and names the object as ``stuck``; or the move
-leaves the object behind, at the caller's wish: a mark takes the object's place, which records the
-loss of the value.
+An object that cannot be decoded, or that the target refuses, does not stop the move. The mover sets
+the object aside, moves all other objects, and then tries this object again, for longer. If the
+second attempt fails, too, the move is not complete, and names the object as ``stuck``. At the
+caller's wish the move leaves the object behind instead: a mark takes the object's place and records
+the loss of the value.
 
 The mark is a version of the object, with value LOST, in the target configuration. Hence the mark is
 at a quorum before the target is finalized, is journaled, moves on with its domain, is listed by
@@ -24,19 +24,19 @@ Reasons for this tag:
   at most. (With a lower mark the version could replace a later write.)
 - Versions completed in the sources are not above t: no reader gets an older version in place of the
   lost version.
-- A write under way ends in the target, because the mover's looks have installed the successor
-  (rule R1). If its number is that of the mark or higher, the write stands. A lower write is older
-  than a version which may have been completed, and is ordered before this version.
+- A write under way ends in the target, because the mover's looks have installed the successor (rule
+  R1). If the write's number is the mark's number or higher, the write stands. A lower write is
+  older than a version which may have been completed, and is ordered before this version.
 - A version at some servers which was never completed can be above t. It belongs to a write which
-  has not ended, whichever client completes the write one day.
+  has not ended; any client may complete the write one day.
 - Movers at the same time, or in sequence, put the same value under the mark's tag, whatever each
   mover saw.
 
-The mark is put only if the servers' answers prove that no version can be decoded
-(ares/dap/reading.py), or if the servers of the target refuse the tag, under which the object could
-not be written there either. In the second case the mark has a number which they accept,
-NUMBER_FLOOR: no object reaches this number by writing, and a higher number is refused from every
-client. A version already at a quorum of the target, and not older than t, needs no mark.
+The mark is put only in two cases: the servers' answers prove that no version can be decoded
+(ares/dap/reading.py); or the servers of the target refuse the tag, so that the object could not be
+written there either. In the second case the mark has a number which they accept, NUMBER_FLOOR: no
+object reaches this number by writing, and a higher number is refused from every client. A version
+already at a quorum of the target, and not older than t, needs no mark.
 """
 
 from collections.abc import Callable
@@ -395,12 +395,12 @@ class Mover:
         """Return the newest version of the sources; of equal versions, the last source's.
 
         The oldest source is asked first, and each next source only after the previous source has
-        answered. If they were asked together, or newest first, a later source could answer before
-        an earlier source's version arrives at the later source; another mover could move this
-        version and finalize the later source, and the earlier source, asked last, would withhold
-        the version: no answer has reported the completed version. In the given order an earlier
-        source which withholds its data reports this before the later source is asked. (A control
-        keeps the order: "a mover that asks the newest source first".)
+        answered. If they were asked together, or newest first, a completed version could be missed:
+        the later source answers before a version of the earlier source arrives there; another mover
+        then moves this version and finalizes the later source; and the earlier source, asked last,
+        withholds the version. In the given order an earlier source which withholds its data reports
+        this before the later source is asked. (A control keeps the order: "a mover that asks the
+        newest source first".)
 
         Raises :class:`Undecodable` if a source without any decodable version lists a newer version.
         Of several such sources the error names the source with the newest version. The error is

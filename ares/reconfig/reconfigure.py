@@ -69,10 +69,11 @@ def reconfigure(
 ) -> Operation[ReconfigurationResult]:
     """Install ``wished``, or the decision for its place, as the next configuration (Alg. 5:6-12).
 
-    If ``wished`` equals the pending configuration at the end of the sequence, that configuration is
-    finished: a client which tries again and again while servers have no room must not extend the
-    sequence each time. Raises :class:`ares.ObjectsStuck`, and finalizes no configuration, if some
-    objects can neither be moved nor left behind.
+    If ``wished`` equals the pending configuration at the end of the sequence, this move is
+    completed, and no configuration is proposed: otherwise a client which tries again and again
+    while servers have no room would extend the sequence each time. Raises
+    :class:`ares.ObjectsStuck`, and finalizes no configuration, if some objects can neither be moved
+    nor left behind.
     """
     yield Report(Progress("read-config"))
     yield from read_config(view)
@@ -87,7 +88,8 @@ def advance(
 ) -> Operation[ReconfigurationResult]:
     """Run ``reconfigure`` from the sequence as known.
 
-    If ``wished`` was made from the last entry, it follows that entry or is not decided.
+    If ``wished`` was made from the last entry, it becomes the direct successor of this entry, or is
+    not decided.
     """
     yield Report(Progress("add-config"))
     decided = yield from add_config(view, wished)

@@ -150,8 +150,8 @@ class ByteWindow:
 
     Requests of the mover's own client, and of clients behind the same link, wait behind these
     bytes. Small rounds to the servers of a configuration (``side``) are as quick as when the link
-    was idle, or longer by the link's queue. The window grows by each value that has moved while
-    the queue takes less than MOVING_BYTES_QUEUE_S, at first to twice its size a round trip, and is
+    was idle, or longer by the link's queue. While the queue takes less than MOVING_BYTES_QUEUE_S,
+    the window grows by each moved value, at first to twice its size in a round trip. The window is
     halved when the queue takes longer. A value larger than the window moves alone.
     """
 

@@ -28,8 +28,8 @@ def find_next_config(
     """Return the configuration after ``configuration``, whose quorum named ``found`` (Alg. 2:1-17).
 
     None at the end of the sequence. Rule R3: a quorum of ``configuration`` knows the successor
-    before any operation uses the successor. The round is left out when a round is known to have
-    been made, and when another operation of this client has already reached a later finalized
+    before any operation uses the successor. The round is left out in two cases: the client knows
+    that the round was made; or another operation of this client has reached a later finalized
     configuration, to which this operation may jump.
     """
     if found is None:

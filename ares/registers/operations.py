@@ -251,10 +251,10 @@ def _query_known(
       successor. From there on configurations are asked one after the other.
 
     If data are withheld, or w has no quorum any more, some later configuration is finalized and has
-    the data of w. But the later configuration may have answered here before the data came and
-    before it was finalized: that answer does not count, and the configuration is asked again, with
-    every configuration after it. The answers from a configuration known to be finalized before, and
-    from all later configurations, are complete by the first and the third case alone.
+    the data of w. But the later configuration may have answered this query before the data arrived
+    there, and before it was finalized. This answer does not count: the configuration is asked
+    again, with every configuration after it. The answers from a configuration known to be finalized
+    before, and from all later configurations, are complete by the first and the third case alone.
 
     The round therefore ends with the first such news: no outstanding answer counts. An outstanding
     answer may never come: the servers of a configuration that was only ever pending, and was

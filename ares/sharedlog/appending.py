@@ -106,9 +106,9 @@ class Appender:
     ``stalled``: the head is silent or takes no appends. ``heard``: a successor named by the head.
 
     ``wants_tail``: an append waits for :meth:`tail_known`. A conditional append does, and any
-    append that comes ``trust_s`` after the last answer, and the first append. Chains that were left
-    and trims since that answer would make the append uncertain: a copy sent to a chain that was
-    left counts as a copy that may have been taken. An unsent append is not uncertain.
+    append that comes ``trust_s`` after the last answer, and the first append. Both a change of the
+    chain and a trim since this answer would make the append uncertain: a copy sent to the earlier
+    chain counts as a copy that the log may contain. An unsent append is not uncertain.
 
     ``secret``: SECRET_BYTES random bytes, which prove the client id to servers.
     """

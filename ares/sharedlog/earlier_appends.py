@@ -16,7 +16,7 @@ from ares.sharedlog.chain_segment import ChainSegment, Sender, waiting_bytes
 EARLIER_LOOK_S = 0.2
 EARLIER_LOOKS_MAX = 1000
 WAITING_APPENDS_MAX = 10_000
-"""Appends that wait for one look; more are dropped, and sent again by their clients."""
+"""Appends that wait for the same look; clients send dropped further appends again."""
 
 WAITING_APPENDS_BYTES_MAX = 64 * 1024 * 1024
 """Total bytes of waiting appends; more are dropped, and sent again by their clients."""

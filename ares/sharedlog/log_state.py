@@ -115,7 +115,7 @@ def held_logs(states: "Iterable[LogState]") -> LogTotals:
 
 
 def tells(reply: LogEntries) -> bool:
-    """Return whether ``reply`` answers the read, be it that entries are gone or elsewhere."""
+    """Return whether ``reply`` answers the read: with entries, or as gone or elsewhere."""
     ends = reply.successor is not None and (
         reply.successor.finalized or reply.first >= reply.successor.configuration.start
     )
