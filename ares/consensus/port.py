@@ -1,6 +1,6 @@
 """The requirements of clients and servers on a consensus service.
 
-Every implementation passes the same tests (tests/consensus/test_contract.py).
+Every implementation passes the same tests (tests/consensus/test_consensus_contract.py).
 """
 
 from collections.abc import Mapping, Sequence

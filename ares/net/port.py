@@ -1,7 +1,8 @@
 """The requirements of clients and servers on a transport.
 
-Every implementation passes the same tests (tests/transport/test_contract.py). No call waits for an
-answer: requests are posted, replies are delivered, and the session sends lost messages again.
+Every implementation passes the same tests (tests/transport/test_transport_contract.py). No call
+waits for an answer: requests are posted, replies are delivered, and the session sends lost messages
+again.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

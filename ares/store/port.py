@@ -1,6 +1,7 @@
 """A server's requirements of its journal.
 
-Both implementations, on disk and in memory, pass the same tests (tests/journal/test_contract.py).
+Both implementations, on disk and in memory, pass the same tests
+(tests/journal/test_journal_contract.py).
 """
 
 import enum

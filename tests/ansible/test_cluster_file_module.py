@@ -7,7 +7,7 @@ import pytest
 from ares.cluster.settings import Settings
 from ares.model.errors import AresError
 
-from .playing import MISSING, module_of
+from .ansible_runs import MISSING, module_of
 
 pytest.importorskip("ansible.release", reason=MISSING)
 

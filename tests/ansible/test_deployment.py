@@ -10,7 +10,7 @@ import ares
 from ares.cluster.settings import Settings
 from experiments.testbeds.local_testbed import obstacle
 
-from .playing import MISSING, inventory, play
+from .ansible_runs import MISSING, inventory, play
 
 pytest.importorskip("ansible.release", reason=MISSING)
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -16,7 +16,7 @@ from experiments import ENVIRONMENT
 from experiments.testbeds import local_testbed
 from experiments.testbeds.testbed_plan import HostPlan
 
-from .playing import MISSING, Played, play
+from .ansible_runs import MISSING, Played, play
 
 pytest.importorskip("ansible.release", reason=MISSING)
 pytestmark = [

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from .playing import MISSING, PYTHON, module_of, ports
+from .ansible_runs import MISSING, PYTHON, module_of, ports
 
 pytest.importorskip("ansible.release", reason=MISSING)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .playing import MISSING, PLAYBOOKS, PROGRAMS, PYTHON, environment
+from .ansible_runs import MISSING, PLAYBOOKS, PROGRAMS, PYTHON, environment
 
 pytest.importorskip("ansible.release", reason=MISSING)
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -14,7 +14,7 @@ from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound
 from ares.model.messages import FollowReport
-from tests.inproc.cluster import Cluster
+from tests.inproc.inproc_cluster import InprocCluster
 
 NANTES, RENNES = ("s0", "s1", "s2"), ("s3", "s4", "s5")
 SITES = dict.fromkeys(NANTES, "nantes") | dict.fromkeys(RENNES, "rennes")
@@ -39,7 +39,7 @@ class Piloted:
     ``failures`` has the errors of users.
     """
 
-    def __init__(self, cluster: Cluster, settings: AutopilotSettings = SETTINGS) -> None:
+    def __init__(self, cluster: InprocCluster, settings: AutopilotSettings = SETTINGS) -> None:
         self.cluster, self.leads = cluster, True
         self.pilot = Autopilot(
             Lookout(cluster.manager(), cluster.book, SITES),
@@ -77,7 +77,7 @@ class Piloted:
 
 @contextlib.asynccontextmanager
 async def flying(
-    cluster: Cluster, settings: AutopilotSettings = SETTINGS
+    cluster: InprocCluster, settings: AutopilotSettings = SETTINGS
 ) -> AsyncIterator[Piloted]:
     piloted = Piloted(cluster, settings)
     flight = asyncio.create_task(piloted.pilot.run())
@@ -99,7 +99,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def photos(cluster: Cluster) -> Manager:
+async def photos(cluster: InprocCluster) -> Manager:
     manager = cluster.manager()
     await manager.domain("photos", create=Configuration.abd(list(NANTES)))
     return manager
@@ -110,7 +110,7 @@ async def gone(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_it_follows_its_users_and_goes_back_with_them(cluster: Cluster) -> None:
+async def test_it_follows_its_users_and_goes_back_with_them(cluster: InprocCluster) -> None:
     manager = await photos(cluster)
     store = await manager.domain("photos")
     await store.write("old", b"value")
@@ -134,7 +134,9 @@ async def test_it_follows_its_users_and_goes_back_with_them(cluster: Cluster) ->
     assert (await store.current()).index == 2
 
 
-async def test_it_stays_while_its_place_at_the_other_site_has_no_quorum(cluster: Cluster) -> None:
+async def test_it_stays_while_its_place_at_the_other_site_has_no_quorum(
+    cluster: InprocCluster,
+) -> None:
     manager = await photos(cluster)
     store = await manager.domain("photos")
     await manager.follow_users("photos")
@@ -153,7 +155,7 @@ async def test_it_stays_while_its_place_at_the_other_site_has_no_quorum(cluster:
         assert not users.done()
 
 
-async def test_users_at_both_sites_leave_it_where_it_is(cluster: Cluster) -> None:
+async def test_users_at_both_sites_leave_it_where_it_is(cluster: InprocCluster) -> None:
     manager = await photos(cluster)
     await manager.follow_users("photos")
     async with flying(cluster) as piloted:
@@ -165,7 +167,7 @@ async def test_users_at_both_sites_leave_it_where_it_is(cluster: Cluster) -> Non
     assert (await (await manager.domain("photos")).current()).index == 0
 
 
-async def test_without_the_flag_it_stays_and_the_flag_goes_off(cluster: Cluster) -> None:
+async def test_without_the_flag_it_stays_and_the_flag_goes_off(cluster: InprocCluster) -> None:
     manager = await photos(cluster)
     async with flying(cluster) as piloted:
         piloted.users("rennes")
@@ -182,7 +184,7 @@ async def test_without_the_flag_it_stays_and_the_flag_goes_off(cluster: Cluster)
     assert [name async for name in manager.list()] == []
 
 
-async def test_a_budget_that_is_too_small_is_told(cluster: Cluster) -> None:
+async def test_a_budget_that_is_too_small_is_told(cluster: InprocCluster) -> None:
     manager = await photos(cluster)
     await (await manager.domain("photos")).write("large", b"x" * 10_000)
     await manager.follow_users("photos")
@@ -194,7 +196,9 @@ async def test_a_budget_that_is_too_small_is_told(cluster: Cluster) -> None:
     assert (await (await manager.domain("photos")).current()).index == 0
 
 
-async def test_a_site_with_fewer_servers_or_with_silent_ones_gets_nothing(cluster: Cluster) -> None:
+async def test_a_site_with_fewer_servers_or_with_silent_ones_gets_nothing(
+    cluster: InprocCluster,
+) -> None:
     manager = cluster.manager()
     await manager.domain("photos", create=Configuration.ec(["s0", "s1", "s2", "s6"], 2))
     await manager.follow_users("photos")
@@ -211,7 +215,7 @@ async def test_a_site_with_fewer_servers_or_with_silent_ones_gets_nothing(cluste
         assert not users.done()
 
 
-async def test_only_the_member_that_leads_decides(cluster: Cluster) -> None:
+async def test_only_the_member_that_leads_decides(cluster: InprocCluster) -> None:
     manager = await photos(cluster)
     await manager.follow_users("photos")
     async with flying(cluster) as piloted:
@@ -225,7 +229,7 @@ async def test_only_the_member_that_leads_decides(cluster: Cluster) -> None:
         await until(lambda: piloted.told.site == "rennes")
 
 
-async def test_a_change_of_somebody_else_is_not_undone(cluster: Cluster) -> None:
+async def test_a_change_of_somebody_else_is_not_undone(cluster: InprocCluster) -> None:
     manager = await photos(cluster)
     store = await manager.domain("photos")
     last = await store.current()
@@ -242,7 +246,7 @@ async def test_a_change_of_somebody_else_is_not_undone(cluster: Cluster) -> None
     assert (await store.current()).server_ids == ("s1", "s2", "s6")
 
 
-async def test_default_and_absent_domains_cannot_follow_users(cluster: Cluster) -> None:
+async def test_default_and_absent_domains_cannot_follow_users(cluster: InprocCluster) -> None:
     manager = cluster.manager()
     with pytest.raises(BadInput, match="'default' follows no users"):
         await manager.follow_users("default")
@@ -254,7 +258,7 @@ async def test_default_and_absent_domains_cannot_follow_users(cluster: Cluster) 
 
 
 async def test_more_domains_than_can_follow_are_told(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow_patrol, "FOLLOWING_MAX", 2)
     monkeypatch.setattr(follow_patrol, "USAGES_MAX", 1)
@@ -273,7 +277,7 @@ async def test_more_domains_than_can_follow_are_told(
         await until(lambda: len(piloted.pilot._follows._decisions) == 2)  # type: ignore[union-attr]
 
 
-async def test_a_placement_that_is_refused_is_told(cluster: Cluster) -> None:
+async def test_a_placement_that_is_refused_is_told(cluster: InprocCluster) -> None:
     manager = await photos(cluster)
     await manager.follow_users("photos")
 

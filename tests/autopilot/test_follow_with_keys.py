@@ -19,7 +19,7 @@ from ares.consensus.port import NoNotes
 from ares.model.errors import AresError, NotAuthorized
 from ares.model.identity import ServerId
 from ares.server.process_lifecycle import certifying, piloted
-from tests.security.cluster import SecureCluster
+from tests.security.secure_cluster import SecureCluster
 
 WAIT_S_MAX = 60.0
 SITES = (("nantes", 3), ("rennes", 3))

@@ -32,7 +32,7 @@ from ares.model.units import HOUR_S
 REST_S, PER_HOUR, GAP_S = 60.0, 1000, 2.0
 
 
-class World:
+class FollowingWorld:
     """A policy that looks at a single domain every second.
 
     ``site`` is the domain's site; the domain moves as the policy says.
@@ -66,7 +66,7 @@ class World:
 
 
 def test_it_goes_where_twice_as_much_is_asked_for_six_seconds():
-    world = World()
+    world = FollowingWorld()
     words = world.looks(7, nantes=5.0, rennes=10.0)
     assert words == [FOLLOW_WAITS] * 6 + [FOLLOW_MOVES]
     assert world.site == "rennes"
@@ -85,25 +85,25 @@ def test_it_goes_where_twice_as_much_is_asked_for_six_seconds():
     ],
 )
 def test_a_domain_stays_for_the_named_reason(seen, word):
-    assert World().looks(100, **seen) == [word] * 100
+    assert FollowingWorld().looks(100, **seen) == [word] * 100
 
 
 def test_it_moves_only_where_a_quorum_answered_for_six_seconds():
-    world = World()
+    world = FollowingWorld()
     assert world.looks(20, rennes=50.0, reach="1 of 3 answers") == [FOLLOW_CUT_OFF] * 20
     assert "1 of 3 answers" in world.look(rennes=50.0, reach="1 of 3 answers").why
     assert world.looks(6, rennes=50.0) == [FOLLOW_WAITS] * 5 + [FOLLOW_MOVES]
 
 
 def test_it_does_not_move_where_a_quorum_comes_and_goes():
-    world = World()
+    world = FollowingWorld()
     for number in range(300):
         world.look(rennes=50.0, reach="" if number % 6 else "1 of 3 answers")
     assert world.moves == 0
 
 
 def test_two_sites_that_pull_both_ways_leave_it_where_it_is():
-    world = World(rest_s=0.0)
+    world = FollowingWorld(rest_s=0.0)
     for number in range(1000):
         ahead, behind = ("nantes", "rennes") if number // 5 % 2 else ("rennes", "nantes")
         assert world.look(**{ahead: 100.0, behind: 1.0}).word != FOLLOW_MOVES
@@ -111,7 +111,7 @@ def test_two_sites_that_pull_both_ways_leave_it_where_it_is():
 
 
 def test_one_look_that_says_otherwise_begins_the_wait_from_the_start():
-    world = World()
+    world = FollowingWorld()
     world.looks(6, rennes=10.0)
     assert world.look(nantes=9.0, rennes=10.0).word == FOLLOW_EVEN
     assert world.looks(6, rennes=10.0) == [FOLLOW_WAITS] * 6
@@ -119,14 +119,14 @@ def test_one_look_that_says_otherwise_begins_the_wait_from_the_start():
 
 
 def test_another_site_waits_for_itself():
-    world = World()
+    world = FollowingWorld()
     world.looks(6, rennes=10.0)
     assert world.looks(6, lyon=10.0) == [FOLLOW_WAITS] * 6
     assert world.look(lyon=10.0).to == "lyon"
 
 
 def test_it_rests_after_a_move_and_then_goes_back():
-    world = World()
+    world = FollowingWorld()
     world.looks(7, rennes=10.0)
     words = world.looks(62, nantes=10.0)
     assert words == [FOLLOW_RESTS] * 59 + [FOLLOW_MOVES] + [FOLLOW_HERE] * 2
@@ -134,19 +134,19 @@ def test_it_rests_after_a_move_and_then_goes_back():
 
 
 def test_what_is_at_several_sites_goes_to_the_one_that_asks_twice_as_much_as_any_other():
-    world = World(site="")
+    world = FollowingWorld(site="")
     assert world.looks(7, nantes=4.0, rennes=10.0)[-1] == FOLLOW_MOVES
-    assert World(site="").looks(7, nantes=6.0, rennes=10.0) == [FOLLOW_EVEN] * 7
+    assert FollowingWorld(site="").looks(7, nantes=6.0, rennes=10.0) == [FOLLOW_EVEN] * 7
 
 
 def test_a_site_without_enough_servers_is_no_place_for_it():
-    world = World()
+    world = FollowingWorld()
     assert world.looks(100, rennes=10.0, room="rennes has 2 servers")[6:] == [FOLLOW_FULL] * 94
     assert "rennes has 2 servers" in world.look(rennes=10.0, room="rennes has 2 servers").why
 
 
 def test_a_failed_move_is_tried_again_later():
-    world = World()
+    world = FollowingWorld()
     world.looks(6, rennes=10.0)
     assert world.look(rennes=10.0, moves=False).word == FOLLOW_MOVES
     world.policy.failed("photos", "s4 does not answer")
@@ -155,7 +155,7 @@ def test_a_failed_move_is_tried_again_later():
 
 
 def test_move_after_move_that_fails_is_tried_ever_more_seldom():
-    world, tries = World(), []
+    world, tries = FollowingWorld(), []
     for _ in range(20_000):
         if world.look(rennes=10.0, moves=False).word == FOLLOW_MOVES:
             tries.append(world.now)
@@ -166,7 +166,7 @@ def test_move_after_move_that_fails_is_tried_ever_more_seldom():
 
 
 def test_all_moves_together_keep_within_the_bytes_of_an_hour():
-    world, moved = World(rest_s=0.0), 0
+    world, moved = FollowingWorld(rest_s=0.0), 0
     for number in range(20_000):
         before = world.moves
         far = "rennes" if world.site == "nantes" else "nantes"
@@ -178,14 +178,14 @@ def test_all_moves_together_keep_within_the_bytes_of_an_hour():
 
 
 def test_what_is_larger_than_the_bytes_of_an_hour_never_moves():
-    world = World()
+    world = FollowingWorld()
     assert world.looks(20_000, bytes=PER_HOUR + 1, rennes=10.0)[6:] == [FOLLOW_BUDGET] * (
         20_000 - 6
     )
 
 
 def test_what_a_move_really_took_is_what_is_spent():
-    world = World(rest_s=0.0)
+    world = FollowingWorld(rest_s=0.0)
     world.policy.look(world.now, ["photos"])
     world.policy.begun(900)
     world.policy.moved("photos", 900, 100)
@@ -196,7 +196,7 @@ def test_what_a_move_really_took_is_what_is_spent():
 
 @pytest.mark.parametrize("jump_s", [-1e9, 1e9, 1e12])
 def test_a_clock_that_jumps_neither_moves_it_nor_fills_the_budget(jump_s):
-    world = World()
+    world = FollowingWorld()
     world.policy.look(world.now, ["photos"])
     world.policy.begun(PER_HOUR)
     assert world.look(rennes=10.0).word == FOLLOW_WAITS
@@ -206,7 +206,7 @@ def test_a_clock_that_jumps_neither_moves_it_nor_fills_the_budget(jump_s):
 
 
 def test_another_leader_meanwhile_begins_the_wait_from_the_start_and_keeps_the_rest():
-    world = World()
+    world = FollowingWorld()
     world.looks(7, rennes=10.0)
     world.policy.stand_down()
     words = world.looks(10, nantes=10.0)
@@ -246,7 +246,7 @@ def test_a_site_asks_what_half_of_the_servers_say(claims, servers, found):
 
 
 def test_one_server_that_forges_its_counts_moves_nothing():
-    world = World()
+    world = FollowingWorld()
     for _ in range(100):
         assert (
             world.look(
@@ -266,7 +266,7 @@ def test_one_server_that_forges_its_counts_moves_nothing():
 def test_whatever_servers_say_is_a_rate_or_nothing(claims, servers):
     rates = usual(claims, servers)
     assert all(math.isfinite(rate) and rate >= 0 for rate in rates.values())
-    World().look(**rates)
+    FollowingWorld().look(**rates)
 
 
 def test_every_word_is_another():

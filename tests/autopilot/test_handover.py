@@ -19,7 +19,7 @@ from ares.autopilot.lookout import Lookout
 from ares.autopilot.pilot import Autopilot
 from ares.cluster.tables import AutopilotSettings
 from ares.model.identity import ServerId
-from tests.inproc.cluster import Cluster
+from tests.inproc.inproc_cluster import InprocCluster
 
 from .looks import AFTER_S, ALL, BOOK, EVERY_S, identities
 
@@ -110,11 +110,11 @@ def test_any_bytes_are_a_note_that_may_be_passed_over(note: bytes) -> None:
     merge([(note, 0.5)], 1.0, 1.0)
 
 
-class Notes:
+class KeptNotes:
     """The notes that two members send each other."""
 
     def __init__(self) -> None:
-        self.ears: list[Notes] = []
+        self.ears: list[KeptNotes] = []
         self.heard: dict[int, tuple[bytes, float]] = {}
 
     def tell(self, note: bytes) -> None:
@@ -132,10 +132,10 @@ LEADS_FOR_S = 1.0
 
 
 async def test_a_spare_takes_over_while_the_leader_changes_all_the_time(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pilot, "LEADS_S", 0.05)
-    user, leader, notes = cluster.manager(), 0, [Notes(), Notes()]
+    user, leader, notes = cluster.manager(), 0, [KeptNotes(), KeptNotes()]
     notes[0].ears, notes[1].ears = [notes[1]], [notes[0]]
     await user.write("key", b"v")
     pilots = [
@@ -162,7 +162,7 @@ async def test_a_spare_takes_over_while_the_leader_changes_all_the_time(
 
 
 async def test_a_domain_that_stands_still_does_not_hold_up_the_repair_of_others(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pilot, "LEADS_S", 0.05)
     repaired: list[str] = []

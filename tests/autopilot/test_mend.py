@@ -10,7 +10,7 @@ from ares.reconfig.reconfigure import add_config, announce_successor
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.registers.operations import read, write
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 INITIAL = Configuration.abd(servers(0, 1, 2)).at("default", 0)
 WISHED = Configuration.abd(servers(0, 1, 3))
@@ -23,7 +23,7 @@ def replacing(active):
 
 
 def test_what_is_wished_is_installed():
-    world = World(INITIAL, range(6))
+    world = ProtocolWorld(INITIAL, range(6))
     client = world.client()
     client.run(write(client.view, "key", b"v"))
     world.down = {"s2"}
@@ -38,7 +38,7 @@ def test_what_is_wished_is_installed():
 
 def test_a_decision_that_was_first_is_completed_and_not_undone():
     """Another client's proposal is decided between the judgement and the autopilot's proposal."""
-    world = World(INITIAL, range(6))
+    world = ProtocolWorld(INITIAL, range(6))
     client = world.client()
     client.run(write(client.view, "key", b"v"))
 
@@ -53,7 +53,7 @@ def test_a_decision_that_was_first_is_completed_and_not_undone():
 
 
 def test_it_is_judged_by_what_the_servers_say_now():
-    world = World(INITIAL, range(6))
+    world = ProtocolWorld(INITIAL, range(6))
     client, other = world.client(), world.client()
     client.run(read_config(client.view))
     other.run(mend(other.view, lambda active: Replace(THEIRS, (), ()), FAST))
@@ -68,7 +68,7 @@ def test_it_is_judged_by_what_the_servers_say_now():
 
 
 def test_what_was_left_is_completed():
-    world = World(INITIAL, range(6))
+    world = ProtocolWorld(INITIAL, range(6))
     dead, client = world.client(), world.client()
     dead.run(write(dead.view, "key", b"v"))
 
@@ -86,7 +86,7 @@ def test_what_was_left_is_completed():
 
 
 def test_a_domain_that_does_not_answer_keeps_what_is_known_of_it():
-    world = World(INITIAL, range(6))
+    world = ProtocolWorld(INITIAL, range(6))
     client = world.client()
     world.down = {"s0", "s1"}
     active, trouble = client.run(look_up(client.view), timeout_s=3.0)
@@ -95,7 +95,7 @@ def test_a_domain_that_does_not_answer_keeps_what_is_known_of_it():
 
 
 def test_nothing_is_done_where_nothing_can_be():
-    world = World(INITIAL, range(6))
+    world = ProtocolWorld(INITIAL, range(6))
     client = world.client()
     assert client.run(mend(client.view, lambda active: Stuck("no spare"), FAST)) == (
         Stuck("no spare"),

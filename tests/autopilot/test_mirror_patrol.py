@@ -24,13 +24,13 @@ from ares.model.errors import (
 from ares.model.identity import ServerId
 from ares.registers.mirroring import MirrorName
 from tests.autopilot.test_pilot import Leaders, becomes, until
-from tests.inproc.cluster import Cluster
+from tests.inproc.inproc_cluster import InprocCluster
 
 SETTINGS = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=10**9, mirror_every_s=0.1)
 HERE = Configuration.abd(["s4", "s5", "s6"])
 
 
-def user_at(cluster: Cluster, site: str = "rennes"):
+def user_at(cluster: InprocCluster, site: str = "rennes"):
     manager = cluster.manager(timeout_s=5.0)
     manager._site = site
     return manager
@@ -52,7 +52,7 @@ async def complete_since(manager, moment, domain="default"):
 
 
 async def test_a_stale_read_is_answered_at_the_clients_site_and_says_how_old_it_is(
-    cluster: Cluster,
+    cluster: InprocCluster,
 ) -> None:
     user, far = cluster.manager(), user_at(cluster)
     tag = await user.write("k", b"first")
@@ -86,7 +86,7 @@ async def test_a_stale_read_is_answered_at_the_clients_site_and_says_how_old_it_
     )
 
 
-async def test_a_copy_that_is_too_old_is_refused(cluster: Cluster) -> None:
+async def test_a_copy_that_is_too_old_is_refused(cluster: InprocCluster) -> None:
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
@@ -104,7 +104,7 @@ async def test_a_copy_that_is_too_old_is_refused(cluster: Cluster) -> None:
 
 
 async def test_clocks_that_disagree_make_no_negative_age(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"v")
@@ -117,7 +117,7 @@ async def test_clocks_that_disagree_make_no_negative_age(
 
 
 async def test_what_is_at_the_clients_site_is_read_when_the_rest_is_cut_off(
-    cluster: Cluster,
+    cluster: InprocCluster,
 ) -> None:
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"v")
@@ -133,7 +133,7 @@ async def test_what_is_at_the_clients_site_is_read_when_the_rest_is_cut_off(
 
 
 async def test_a_domain_at_the_clients_site_is_read_when_the_directory_is_cut_off(
-    cluster: Cluster,
+    cluster: InprocCluster,
 ) -> None:
     """No server can say whether a mirror exists, and no mirror is needed."""
     far = user_at(cluster)
@@ -143,7 +143,7 @@ async def test_a_domain_at_the_clients_site_is_read_when_the_directory_is_cut_of
     assert (found.value, found.age_s, found.site) == (b"v", 0.0, None)
 
 
-async def test_servers_of_a_mirror_that_was_removed_may_be_gone(cluster: Cluster) -> None:
+async def test_servers_of_a_mirror_that_was_removed_may_be_gone(cluster: InprocCluster) -> None:
     user, far = cluster.manager(), user_at(cluster)
     far._whereabouts = DomainLocator(cluster.book, [ServerId("s3")])
     await user.write("k", b"v")
@@ -160,7 +160,7 @@ async def test_servers_of_a_mirror_that_was_removed_may_be_gone(cluster: Cluster
 
 
 async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ares.autopilot.mirror_patrol.MIRROR_STALL_S", 0.5)
     monkeypatch.setattr("ares.autopilot.mirror_patrol.MIRROR_ASK_S", 0.5)
@@ -182,7 +182,7 @@ async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(
 
 
 async def test_a_mistake_in_a_pass_does_not_stop_what_replaces_servers(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A patrol that begins again counts from zero.
 
@@ -201,7 +201,9 @@ async def test_a_mistake_in_a_pass_does_not_stop_what_replaces_servers(
         await becomes(user, "s0 s1 s3")
 
 
-async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(cluster: Cluster) -> None:
+async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(
+    cluster: InprocCluster,
+) -> None:
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
@@ -228,7 +230,7 @@ async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(cluste
 
 
 async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A later record says no word about the value read before."""
     user, far = cluster.manager(), user_at(cluster)
@@ -255,7 +257,7 @@ async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(
 
 
 async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mirror emptied after the read of the record would report an absent object."""
     user, far = cluster.manager(), user_at(cluster)
@@ -280,7 +282,7 @@ async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(
     assert (found.value, found.site) == (b"v", None)
 
 
-async def test_nobody_writes_a_mirror_by_its_name(cluster: Cluster) -> None:
+async def test_nobody_writes_a_mirror_by_its_name(cluster: InprocCluster) -> None:
     user = cluster.manager()
     await user.domain("photos", create=Configuration.abd(["s0", "s1", "s2"]))
     await user.create_mirror("photos", "rennes", HERE)
@@ -300,7 +302,7 @@ async def test_nobody_writes_a_mirror_by_its_name(cluster: Cluster) -> None:
     assert [each.name async for each in user.domains()] == ["default", "photos"]
 
 
-async def test_what_can_have_no_mirror(cluster: Cluster) -> None:
+async def test_what_can_have_no_mirror(cluster: InprocCluster) -> None:
     user = cluster.manager()
     await user.create_log("events", Configuration.chain(["s0", "s1", "s2"]))
     await user.file("movie").write(b"m")
@@ -324,7 +326,7 @@ async def test_what_can_have_no_mirror(cluster: Cluster) -> None:
         await user_at(cluster).read_stale("k", domain="y" * 990)
 
 
-async def test_a_mirror_gets_spares_like_any_domain(cluster: Cluster) -> None:
+async def test_a_mirror_gets_spares_like_any_domain(cluster: InprocCluster) -> None:
     user = cluster.manager()
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)

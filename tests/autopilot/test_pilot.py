@@ -23,7 +23,7 @@ from ares.model.messages import PutData
 from ares.model.tag import Tag
 from ares.replica.replica import Replica
 from ares.server.storage_server import StorageServer
-from tests.inproc.cluster import Cluster
+from tests.inproc.inproc_cluster import InprocCluster
 from tests.inproc.network import InprocListener
 
 SETTINGS = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=10**9)
@@ -36,7 +36,7 @@ class Leaders:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: InprocCluster,
         settings: AutopilotSettings = SETTINGS,
         book: "dict[ServerId, object] | None" = None,
     ) -> None:
@@ -78,7 +78,7 @@ async def becomes(manager: Manager, servers: str, domain: str = "default") -> Co
     return store.configuration
 
 
-async def forget(cluster: Cluster, name: str, identity: str) -> None:
+async def forget(cluster: InprocCluster, name: str, identity: str) -> None:
     """Start the server again, without memory."""
     server = cluster.book[ServerId(name)]
     listener = cluster.listeners[int(name[1:])]
@@ -89,7 +89,7 @@ async def forget(cluster: Cluster, name: str, identity: str) -> None:
 
 
 async def test_a_spare_takes_over_in_every_domain(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: InprocCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ares.client")
     user = cluster.manager()
@@ -124,7 +124,7 @@ async def test_a_spare_takes_over_in_every_domain(
     assert any(message.startswith("replacing s2 by s6 in domain default") for message in messages)
 
 
-async def test_nothing_happens_before_it_is_time(cluster: Cluster) -> None:
+async def test_nothing_happens_before_it_is_time(cluster: InprocCluster) -> None:
     """A server that returns soon enough keeps its place."""
     user = cluster.manager()
     await user.write("key", b"v")
@@ -139,7 +139,7 @@ async def test_nothing_happens_before_it_is_time(cluster: Cluster) -> None:
     assert (await user.current()).index == 0
 
 
-async def test_a_server_that_lost_its_memory_is_taken_in_again(cluster: Cluster) -> None:
+async def test_a_server_that_lost_its_memory_is_taken_in_again(cluster: InprocCluster) -> None:
     user = cluster.manager()
     await user.write("key", b"v")
     book = {ServerId(name): cluster.book[ServerId(name)] for name in ("s0", "s1", "s2")}
@@ -154,7 +154,7 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(cluster: Cluster)
 
 
 async def test_no_spare_is_said_once_and_one_that_comes_is_taken(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: InprocCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ares.client")
     user = cluster.manager()
@@ -180,7 +180,7 @@ async def test_no_spare_is_said_once_and_one_that_comes_is_taken(
     assert 1 <= len(told) <= 2, told
 
 
-async def test_the_next_leader_finishes_what_the_last_one_began(cluster: Cluster) -> None:
+async def test_the_next_leader_finishes_what_the_last_one_began(cluster: InprocCluster) -> None:
     user = cluster.manager()
     await asyncio.gather(*(user.write(f"key{number}", bytes(100_000)) for number in range(10)))
     leaders = Leaders(cluster, AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=500_000))
@@ -197,7 +197,7 @@ async def test_the_next_leader_finishes_what_the_last_one_began(cluster: Cluster
     assert [await reader.read(f"key{number}") for number in range(10)] == [bytes(100_000)] * 10
 
 
-async def test_two_that_both_think_they_lead_do_no_harm(cluster: Cluster) -> None:
+async def test_two_that_both_think_they_lead_do_no_harm(cluster: InprocCluster) -> None:
     user = cluster.manager()
     await asyncio.gather(*(user.write(f"key{number}", b"%d" % number) for number in range(50)))
     both = [Leaders(cluster), Leaders(cluster)]
@@ -217,7 +217,7 @@ async def test_two_that_both_think_they_lead_do_no_harm(cluster: Cluster) -> Non
     ]
 
 
-async def test_what_somebody_else_decided_is_never_undone(cluster: Cluster) -> None:
+async def test_what_somebody_else_decided_is_never_undone(cluster: InprocCluster) -> None:
     """The domain is moved by hand just before the autopilot acts.
 
     The autopilot's wish for the old configuration does not follow the new configuration.
@@ -235,7 +235,9 @@ async def test_what_somebody_else_decided_is_never_undone(cluster: Cluster) -> N
     assert await user.read("key") == b"v"
 
 
-async def test_a_server_unknown_so_far_keeps_the_place_that_it_was_given(cluster: Cluster) -> None:
+async def test_a_server_unknown_so_far_keeps_the_place_that_it_was_given(
+    cluster: InprocCluster,
+) -> None:
     """All servers are up. A domain is moved by hand onto a server unknown to the autopilot.
 
     The autopilot began to watch long before, and the cluster file does not name the server.
@@ -252,7 +254,7 @@ async def test_a_server_unknown_so_far_keeps_the_place_that_it_was_given(cluster
         await becomes(user, "s0 s1 s2")
 
 
-async def test_readers_and_writers_go_on_meanwhile(cluster: Cluster) -> None:
+async def test_readers_and_writers_go_on_meanwhile(cluster: InprocCluster) -> None:
     user = cluster.manager()
     written = 0
     async with Leaders(
@@ -267,7 +269,7 @@ async def test_readers_and_writers_go_on_meanwhile(cluster: Cluster) -> None:
     assert await cluster.manager().read("key") == b"%d" % written
 
 
-async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
+async def test_a_server_of_another_cluster_is_nobody(cluster: InprocCluster) -> None:
     """The server answers with the right name and identity.
 
     The server would refuse the configuration for ever.
@@ -289,7 +291,7 @@ async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
 
 
 async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The autopilot retries such a domain ever more rarely: each pause doubles."""
     monkeypatch.setattr("ares.autopilot.pilot.ROUND_S", 0.5)

@@ -12,8 +12,8 @@ from ares.model.units import MIB
 from ares.reconfig.mover import MoveOptions, Mover
 from ares.reconfig.throttle import OBJECT_BYTES_MIN, SAVED_S, Throttle
 from ares.reconfig.view import Switches, View
-from tests.inproc.cluster import Cluster
-from tests.unit.rig import C, Rig
+from tests.inproc.inproc_cluster import InprocCluster
+from tests.unit.session_rig import C, Rig
 
 
 def test_each_waits_for_what_moved_before():
@@ -134,7 +134,7 @@ class Counted(Throttle):
         super().count(now, length)
 
 
-async def test_every_object_that_moves_is_counted(cluster: Cluster, monkeypatch):
+async def test_every_object_that_moves_is_counted(cluster: InprocCluster, monkeypatch):
     throttle = Counted()
     monkeypatch.setattr("ares.client.domain.Throttle", lambda rate: throttle)
     store = cluster.manager()
@@ -149,7 +149,7 @@ async def test_every_object_that_moves_is_counted(cluster: Cluster, monkeypatch)
     assert len(throttle.asked) == 6
 
 
-async def test_a_slow_move_outlasts_the_timeout_of_a_standstill(cluster: Cluster):
+async def test_a_slow_move_outlasts_the_timeout_of_a_standstill(cluster: InprocCluster):
     """The move has eleven pauses of 0.3 s, which together are longer than the timeout."""
     store = cluster.manager(timeout_s=3.0)
     for number in range(12):
@@ -162,7 +162,7 @@ async def test_a_slow_move_outlasts_the_timeout_of_a_standstill(cluster: Cluster
     assert told[-1].moved == 12
 
 
-async def test_a_rate_that_is_none_is_refused_before_anything_is_sent(cluster: Cluster):
+async def test_a_rate_that_is_none_is_refused_before_anything_is_sent(cluster: InprocCluster):
     before = cluster.requests
     with pytest.raises(BadInput, match="more than 0"):
         await cluster.manager().reconfigure(Configuration.abd(["s3", "s4", "s5"]), bytes_per_s=0)

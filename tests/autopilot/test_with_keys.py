@@ -18,7 +18,7 @@ from ares.net.transports import listener_at
 from ares.replica.replica import Replica
 from ares.server.process_lifecycle import certifying, guard_of, piloted
 from ares.server.storage_server import ServerParts, StorageServer
-from tests.security.cluster import SecureCluster
+from tests.security.secure_cluster import SecureCluster
 
 WAIT_S_MAX = 60.0
 AGAIN = "f" * 32

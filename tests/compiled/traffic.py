@@ -44,7 +44,7 @@ STEPS, SIDE_BY_SIDE = 60, 4
 WAIT_S_MAX = 60.0
 
 
-class Recording:
+class TrafficRecording:
     """A recording of a cluster at work.
 
     ``courses`` are of the servers; ``held`` has each server's final state, by course; ``sessions``
@@ -55,10 +55,10 @@ class Recording:
         self.courses, self.held, self.sessions = [], {}, []
 
 
-class Cluster:
+class TrafficCluster:
     """Five servers and a consensus member, all on this event loop."""
 
-    def __init__(self, directory, keyed, durable, recording: Recording) -> None:
+    def __init__(self, directory, keyed, durable, recording: TrafficRecording) -> None:
         security, durability = "curve" if keyed else "none", "fsync" if durable else "memory"
         self.settings = create(
             directory / "cluster",
@@ -226,7 +226,7 @@ async def _stall(cluster, users) -> None:
     assert all(operation.cancelled() for operation in given_up)
 
 
-async def _work(cluster: Cluster) -> None:
+async def _work(cluster: TrafficCluster) -> None:
     await _refused(cluster)
     mover, *users = [await _domains(await cluster.client()) for _ in range(4)]
     jobs = [
@@ -239,14 +239,14 @@ async def _work(cluster: Cluster) -> None:
         await _stall(cluster, users)
 
 
-async def _recorded(directory, keyed, durable, recording: Recording) -> None:
-    async with Cluster(directory, keyed, durable, recording) as cluster:
+async def _recorded(directory, keyed, durable, recording: TrafficRecording) -> None:
+    async with TrafficCluster(directory, keyed, durable, recording) as cluster:
         await _work(cluster)
 
 
-def record(directory, keyed=False, durable=False, core=True) -> Recording:
+def record(directory, keyed=False, durable=False, core=True) -> TrafficRecording:
     """Record a cluster. ``core`` says whether the recorded programs had the core."""
-    recording = Recording()
+    recording = TrafficRecording()
     with pytest.MonkeyPatch.context() as patch:
         if not core:
             patch.setattr(compiled, "CORE", None)

@@ -47,7 +47,7 @@ class Service:
 
     async def start(self) -> None:
         for member in MEMBERS:
-            await ConsensusHost(self.consensus, Recording(self, member)).start()
+            await ConsensusHost(self.consensus, RecordingListener(self, member)).start()
 
     def client(self) -> RemoteConsensus:
         return RemoteConsensus(
@@ -55,7 +55,7 @@ class Service:
         )
 
 
-class Recording(InprocListener):
+class RecordingListener(InprocListener):
     """A listener with a note of each use."""
 
     def __init__(self, service: Service, member: ServerId) -> None:

@@ -12,13 +12,13 @@ from experiments.bench.moving import main
 from experiments.bench.moving_figures import Latency, LatencyPair, curve, latency
 from experiments.bench.moving_load import Trace, WatchedOperation, watched
 from experiments.bench.moving_mover import MoveRecord
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 OLD, NEW = Configuration.abd(servers(0, 1, 2)), Configuration.abd(servers(3, 4, 5))
 
 
 def test_rounds_are_counted_with_the_configurations_they_are_in():
-    world = World(OLD.at(DEFAULT_DOMAIN, 0), range(6))
+    world = ProtocolWorld(OLD.at(DEFAULT_DOMAIN, 0), range(6))
     client, mover = world.client(), world.client()
     trace = Trace()
     client.run(watched(write(client.view, "k", b"v"), trace))

@@ -38,7 +38,7 @@ from experiments.bench.values import Values
 from experiments.bench.workload import Workload
 from experiments.rounds.load_faults import judge_load
 from experiments.rounds.scenario import LoadSeries, Parameters
-from tests.results import logs
+from tests.results import operation_logs
 
 BEGAN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
@@ -196,7 +196,7 @@ def test_a_round_with_a_fault_is_completed_by_its_events(tmp_path):
         {"time": (BEGAN + timedelta(seconds=at_s)).isoformat(), "event": event}
         for at_s, event in ((0, "phase"), (2.0, "crash"))
     ]
-    logs.write(tmp_path / "events.jsonl", *events)
+    operation_logs.write(tmp_path / "events.jsonl", *events)
     assert judge_load(tmp_path, bad) is None
     judged = read_load(below / "load.json")
     assert (judged.fault, judged.points[0].figures) == ("a killed leader", {"fault at (s)": 2.0})
@@ -223,9 +223,9 @@ def test_points_become_rows_and_are_shown(tmp_path):
         directory, LoadFile([LoadPoint(1, "open", 50.0), long], "ABD", "10 B", "a killed leader")
     )
     database = tmp_path / "results.db"
-    report = logs.imported(database, tmp_path / "runs")
+    report = operation_logs.imported(database, tmp_path / "runs")
     assert report.points == 2
-    assert logs.imported(database, tmp_path / "runs").points == 0
+    assert operation_logs.imported(database, tmp_path / "runs").points == 0
     with opened(database) as connection:
         [(run,)] = connection.execute("SELECT id FROM runs")
         shown = points_of(connection, run)
@@ -248,7 +248,7 @@ def test_points_become_rows_and_are_shown(tmp_path):
     assert second["curve"][1:] == [1.0 + 3 * step for step in range(CURVE_STEPS_MAX)]
     assert second["figures"] == {"evil?": 1.5, "processors of all servers": 0.75}
     write_load(directory, LoadFile([LoadPoint(2)]))
-    assert logs.imported(database, tmp_path / "runs").read_again == 1
+    assert operation_logs.imported(database, tmp_path / "runs").read_again == 1
     with opened(database) as connection:
         assert connection.execute("SELECT clients FROM load_points").fetchall() == [(2,)]
 

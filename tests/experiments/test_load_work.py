@@ -23,7 +23,7 @@ from experiments.rounds.load_faults import judge_load
 from experiments.rounds.load_work import make_load, prepare_load
 from experiments.rounds.round_worker import RoundWorker, WorkerTask
 from experiments.rounds.scenario import LoadSeries, Parameters
-from tests.results import logs
+from tests.results import operation_logs
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -101,7 +101,7 @@ def test_a_killed_replica_is_survived_and_what_was_kept_is_told(tmp_path):
 def _kill_soon(running: RunningStore, events: Path) -> None:
     def kill() -> None:
         os.kill(running.servers[running.replica], signal.SIGKILL)
-        logs.write(
+        operation_logs.write(
             events,
             {"time": datetime.now(UTC).isoformat(), "event": "crash", "server": running.replica},
         )

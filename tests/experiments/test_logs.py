@@ -17,7 +17,7 @@ from experiments.logs.log_load_plan import LOG_EXTENTS, LogLoadRun, runs
 from experiments.logs.log_work import JointClients, LogLoop, LogWork, OurLog, go_through, latency
 from experiments.logs.nats_client import NatsConnection, NatsError
 from experiments.verdicts.rows import read_rows
-from tests.results.logs import imported, write
+from tests.results.operation_logs import imported, write
 
 
 def work(**more):

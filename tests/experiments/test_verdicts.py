@@ -29,7 +29,7 @@ from experiments.verdicts.evaluate import EXTREMES, FigureRow, evaluate
 from experiments.verdicts.reproduction import FEW_MARK, NOT_YET, _ours, number, render
 from experiments.verdicts.rows import parameters_of, read_rows
 from experiments.verdicts.verdict_commands import check, scale_of
-from tests.results.logs import imported, write
+from tests.results.operation_logs import imported, write
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = [claim for source in sources() for claim in source.claim]

@@ -49,7 +49,7 @@ class Broken(AssertionError):
     """The nemesis hurt more servers than a configuration in use survives."""
 
 
-class World:
+class NemesisWorld:
     """The truth, kept without the ledger.
 
     The world knows lives, troubles, and the decided configurations without a known replacement.
@@ -155,8 +155,8 @@ class Reckless(NemesisLedger):
 
 def rage(
     seed: int, servers: int, book: type[NemesisLedger] = NemesisLedger, seconds: float = 300.0
-) -> tuple[World, Nemesis]:
-    world = World(servers, Random(f"{seed} world"))
+) -> tuple[NemesisWorld, Nemesis]:
+    world = NemesisWorld(servers, Random(f"{seed} world"))
     ledger = book(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
 
@@ -192,7 +192,7 @@ def test_the_same_seed_has_the_same_intentions():
 
 
 async def test_wishes_name_only_servers_that_are_well_and_survive_a_crash():
-    world = World(6, Random(1))
+    world = NemesisWorld(6, Random(1))
     ledger = NemesisLedger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
     ledger.hurt("s1", "stopped")
     nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(2))
@@ -214,7 +214,7 @@ async def test_wishes_name_only_servers_that_are_well_and_survive_a_crash():
     assert nemesis.wish() is None
 
 
-class Ends(World):
+class Ends(NemesisWorld):
     """A world in which a server ends by itself, once, during a cut."""
 
     told = False
@@ -247,7 +247,7 @@ async def test_a_server_that_ended_by_itself_is_told_of_and_started_again():
     assert ledger.identities["s0"] == "s0/2"
 
 
-class Mute(World):
+class Mute(NemesisWorld):
     """A world in which hurt servers stay silent for a while, or for ever."""
 
     attempts = 0

@@ -21,7 +21,7 @@ from ares.testing.verify.history import load
 from ares.testing.verify.linearizability import check
 from ares.testing.verify.log_history import load_log
 
-from .histories import with_stale_read
+from .torture_histories import with_stale_read
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -26,7 +26,7 @@ from ares.testing.torture.verdict import (
 from ares.testing.verify.history import Event
 from ares.testing.verify.log_history import LogEvent
 
-from .histories import records, with_lost_write, with_stale_read
+from .torture_histories import records, with_lost_write, with_stale_read
 
 NOTHING = LatencySummary(0, None, None, None)
 

@@ -19,21 +19,21 @@ from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEA
 from ares.fragment.shared_memory import WINDOW_MAX
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 
-from ..inproc.cluster import Cluster
+from ..inproc.cluster import InprocCluster
 
 SIZES = Sizes(256, 1024, 4096)
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    cluster = Cluster()
+async def cluster() -> AsyncIterator[InprocCluster]:
+    cluster = InprocCluster()
     await cluster.start()
     yield cluster
     await cluster.close()
 
 
 @pytest.fixture
-async def manager(cluster: Cluster) -> Manager:
+async def manager(cluster: InprocCluster) -> Manager:
     return cluster.manager()
 
 
@@ -176,7 +176,7 @@ async def test_a_file_deleted_under_the_writer_is_not_half_there(manager: Manage
 
 
 async def test_a_failure_gives_up_the_whole_put_and_says_that_nothing_changed(
-    cluster: Cluster,
+    cluster: InprocCluster,
 ) -> None:
     file = await opened(cluster.manager())
     await file.write(b"old")

@@ -46,14 +46,14 @@ truncating = st.builds(Change, places, st.just(1000), st.just(b""))
 changes = st.one_of(inserting, replacing, truncating)
 
 
-class Wish(NamedTuple):
+class IntendedWrite(NamedTuple):
     """A writer's wish for a block: content (None: unchanged), and blocks to insert behind it."""
 
     own: bytes | None
     behind: tuple[bytes, ...]
 
 
-def wishes(base: FileState, data: bytes) -> dict[int, Wish]:
+def wishes(base: FileState, data: bytes) -> dict[int, IntendedWrite]:
     """Return the wishes of an update from ``base`` to ``data``, by index of the block.
 
     GENESIS stands for the place before all blocks.
@@ -64,7 +64,7 @@ def wishes(base: FileState, data: bytes) -> dict[int, Wish]:
         [(chunk.length, chunk.digest) for chunk in wanted.chunks],
     )
     return {
-        edit.block: Wish(
+        edit.block: IntendedWrite(
             b""
             if edit.empty
             else None
@@ -76,11 +76,11 @@ def wishes(base: FileState, data: bytes) -> dict[int, Wish]:
     }
 
 
-def carried_out(old: list[bytes], wished: dict[int, Wish]) -> bytes:
+def carried_out(old: list[bytes], wished: dict[int, IntendedWrite]) -> bytes:
     """Return the content of blocks ``old`` after the wishes."""
     blocks = []
     for index in range(GENESIS, len(old)):
-        wish = wished.get(index, Wish(None, ()))
+        wish = wished.get(index, IntendedWrite(None, ()))
         if index != GENESIS:
             blocks.append(old[index] if wish.own is None else wish.own)
         blocks.extend(wish.behind)

@@ -14,7 +14,7 @@ from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
 from ares.registers.coverable import CoverableResult
 
 if TYPE_CHECKING:
-    from .memory_world import Client
+    from .memory_world import BlockClient
 
 TICK_S = 0.01
 PAGE = 20
@@ -25,7 +25,7 @@ class MemoryBlocks:
 
     domain = DomainName("memory")
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: "BlockClient") -> None:
         self.client = client
         self.world = client.world
         self._spent: dict[ObjectName, int] = {}

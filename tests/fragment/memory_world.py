@@ -46,7 +46,7 @@ class Died(BaseException):
     """The death of a client, whose operations do not continue."""
 
 
-class World:
+class BlockWorld:
     """A world of clients and objects.
 
     With ``weak``, simultaneous writes over the same version all succeed, and the highest tag
@@ -63,12 +63,12 @@ class World:
         self.moved_bytes = 0
         self.objects: dict[ObjectName, Version] = {}
         self.written: defaultdict[ObjectName, list[Value]] = defaultdict(list)
-        self.clients: list[Client] = []
+        self.clients: list[BlockClient] = []
         self._flights: list[tuple[float, int, Callable[[], None]]] = []
         self._posted = 0
 
-    def client(self) -> "Client":
-        client = Client(self, len(self.clients) + 1)
+    def client(self) -> "BlockClient":
+        client = BlockClient(self, len(self.clients) + 1)
         self.clients.append(client)
         return client
 
@@ -166,13 +166,13 @@ class Running:
         return self.value
 
 
-class Client:
+class BlockClient:
     """A client, which dies or receives Unavailable at given steps.
 
     The steps ``die_at`` and ``fail_at`` are counted from 0.
     """
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: BlockWorld, number: int) -> None:
         self.world = world
         self.id = ClientId(number)
         self.ids = BlockIds(number)

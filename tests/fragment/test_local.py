@@ -11,14 +11,14 @@ from ares.fragment.read import fm_read
 from ares.model.errors import BadInput
 
 from .contents import changes, contents
-from .memory_world import SIZES, World, content, noise
+from .memory_world import SIZES, BlockWorld, content, noise
 
 MASK = 0o777
 
 
 @pytest.fixture
 def world():
-    return World(ticks_max=1)
+    return BlockWorld(ticks_max=1)
 
 
 def brought(client, path, state=None, replacing=None):
@@ -42,7 +42,7 @@ def test_any_copy_becomes_the_file(tmp_path_factory, data, first, second):
     """The copy may have been of other content, longer or shorter, or absent."""
     path = tmp_path_factory.mktemp("copy") / "file"
     for atomic in (False, True):
-        world = World(ticks_max=1)
+        world = BlockWorld(ticks_max=1)
         client = world.client()
         client.make(data, atomic=atomic)
         for there in (None, first.on(data), second.on(first.on(data)), data):

@@ -15,7 +15,7 @@ from ares.model.errors import Unavailable
 
 from .contents import changes, contents
 from .memory_blocks import MemoryBlocks
-from .memory_world import World, noise
+from .memory_world import BlockWorld, noise
 
 QUICK = settings(max_examples=40, deadline=None)
 
@@ -30,7 +30,7 @@ class Careless(MemoryBlocks):
 @pytest.mark.parametrize("size", [0, 1, 64, 1024, 1025, 20_000])
 @pytest.mark.parametrize("repeated", [False, True])
 def test_any_size_comes_back(size, repeated):
-    world = World()
+    world = BlockWorld()
     data = b"x" * size if repeated else noise(size, size)
     state = world.client().make(data, atomic=True)
     back, seen = world.client().read()
@@ -45,7 +45,7 @@ def test_puts_of_one_writer_keep_blocks_of_old_chunks(data, edits, seed):
 
     All other blocks are gone after the grace time.
     """
-    world = World(seed)
+    world = BlockWorld(seed)
     writer, reader = world.client(), world.client()
     state = writer.make(data, atomic=True)
     for edit in edits:
@@ -68,7 +68,7 @@ def test_puts_of_one_writer_keep_blocks_of_old_chunks(data, edits, seed):
 
 def test_readers_beside_puts_see_one_of_them():
     for seed in range(60):
-        world = World(seed, weak=True, ticks_max=4)
+        world = BlockWorld(seed, weak=True, ticks_max=4)
         writers, reader = [world.client() for _ in range(3)], world.client()
         data = noise(1, 3000)
         base = writers[0].make(data, atomic=True)
@@ -109,7 +109,7 @@ def test_of_two_puts_over_one_version_one_is_told():
     """The exception is a put that lands after the other put has looked."""
     refused = unseen = 0
     for seed in range(100):
-        world = World(seed, weak=True, ticks_max=3)
+        world = BlockWorld(seed, weak=True, ticks_max=3)
         world.client(), world.client()
         data, stand = _stand(world, overwrite=False)
         assert any(stand)
@@ -120,7 +120,7 @@ def test_of_two_puts_over_one_version_one_is_told():
 
 
 def test_control_a_memory_without_versions_is_seen():
-    world = World()
+    world = BlockWorld()
     a, b = world.client(), world.client()
     b.blocks = Careless(b)
     base = a.make(noise(3, 3000), atomic=True)
@@ -130,7 +130,7 @@ def test_control_a_memory_without_versions_is_seen():
 
 
 def test_stale_puts():
-    world = World()
+    world = BlockWorld()
     a, b = world.client(), world.client()
     base = a.make(noise(3, 3000), atomic=True)
     _, newer = b.run(b.put(base, noise(4, 3000)))
@@ -150,7 +150,7 @@ def test_stale_puts():
 
 
 def test_a_put_of_what_is_there_already_is_no_conflict():
-    world = World()
+    world = BlockWorld()
     a, b = world.client(), world.client()
     base = a.make(noise(6, 3000), atomic=True)
     a.run(a.put(base, noise(7, 3000)))
@@ -162,7 +162,7 @@ def test_a_put_of_what_is_there_already_is_no_conflict():
 
 
 def test_retired_blocks_are_not_reused_when_they_may_be_about_to_go():
-    world = World()
+    world = BlockWorld()
     a, b = world.client(), world.client()
     base = a.make(noise(8, 3000), atomic=True)
     a.run(a.put(base, noise(9, 3000)))
@@ -177,7 +177,7 @@ def test_retired_blocks_are_not_reused_when_they_may_be_about_to_go():
 
 
 def test_old_blocks_survive_the_grace_and_no_longer():
-    world = World()
+    world = BlockWorld()
     writer, reader = world.client(), world.client()
     base = writer.make(noise(10, 3000), atomic=True)
     old = {block_name(base.genesis.file, part.id) for part in base.parts}
@@ -199,7 +199,7 @@ def test_a_put_that_failed_or_died(overwrite):
     data, edited = noise(11, 3000), noise(12, 1500) + noise(11, 3000)[:1500]
     seen = set()
     for step in range(100):
-        world = World(step, weak=bool(step % 2))
+        world = BlockWorld(step, weak=bool(step % 2))
         writer, other = world.client(), world.client()
         base = writer.make(data, atomic=True)
         writer.fail_at = writer.steps + step
@@ -225,7 +225,7 @@ def test_a_put_that_failed_or_died(overwrite):
 
 
 def test_made_deleted_and_replaced_meanwhile():
-    world = World()
+    world = BlockWorld()
     a, b = world.client(), world.client()
     base = a.make(noise(13, 2000), atomic=True)
     report, _ = b.run(b.put(b.new(atomic=True), noise(14, 2000)))
@@ -246,7 +246,7 @@ def test_made_deleted_and_replaced_meanwhile():
 
 
 def test_a_shared_file_becomes_atomic_whole():
-    world = World()
+    world = BlockWorld()
     a = world.client()
     state = a.make(noise(18, 2000))
     report, state = a.run(a.put(state, noise(19, 2000)))
@@ -262,7 +262,7 @@ def test_a_shared_file_becomes_atomic_whole():
 def test_what_a_list_named_stays_for_its_readers():
     """An overtaken put was visible before: its blocks are left for collection."""
     for seed in range(40):
-        world = World(seed, weak=True, ticks_max=2)
+        world = BlockWorld(seed, weak=True, ticks_max=2)
         a, b = world.client(), world.client()
         base = a.make(b"old", atomic=True)
         running = [

@@ -12,7 +12,7 @@ from ares.fragment.report import OVERTAKEN
 from ares.model.tag import TAG_ZERO, Tag
 
 from .memory_blocks import MemoryBlocks
-from .memory_world import World, noise, whole_chunks
+from .memory_world import BlockWorld, noise, whole_chunks
 
 
 class Overtaken(MemoryBlocks):
@@ -66,7 +66,7 @@ def test_an_insertion_that_was_overtaken(place, mine):
 
     No content is lost, and a visible run is not linked twice.
     """
-    world = World()
+    world = BlockWorld()
     client = world.client()
     data, brought = whole_chunks(20, 1500), whole_chunks(21, 1500)
     base = client.make(data)
@@ -93,7 +93,7 @@ def test_an_insertion_that_was_overtaken(place, mine):
 def test_a_changed_block_that_was_overtaken():
     data = whole_chunks(22, 1500)
     for mine in (False, True):
-        world = World()
+        world = BlockWorld()
         client = world.client()
         base = client.make(data)
         _overtake(world, client, base, 0, b"THEIRS", b"their block")
@@ -110,7 +110,7 @@ def test_a_changed_block_that_was_overtaken():
 
 def _race(seed, data, edited, *, mine, ticks_max=4):
     """Let clients put each of ``edited`` from the same base at the same time; weak coverability."""
-    world = World(seed, weak=True, ticks_max=ticks_max)
+    world = BlockWorld(seed, weak=True, ticks_max=ticks_max)
     clients = [world.client() for _ in edited]
     base = clients[0].make(data)
     running = [
@@ -170,7 +170,7 @@ def test_a_refreshed_hint_does_not_cost_an_insertion_at_the_front():
     data, front = whole_chunks(30, 1500), whole_chunks(31, 1500)
     overtaken = 0
     for seed in range(60):
-        world = World(seed, weak=True, ticks_max=6)
+        world = BlockWorld(seed, weak=True, ticks_max=6)
         writer, other = world.client(), world.client()
         base = writer.make(data)
         hint = msgspec.structs.replace(world.genesis(), base=base.tag)

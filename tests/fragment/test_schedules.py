@@ -17,7 +17,7 @@ from ares.model.units import DAY_S
 
 from .contents import Change, changes, contents, wishes
 from .memory_blocks import MemoryBlocks
-from .memory_world import World, noise, whole_chunks
+from .memory_world import BlockWorld, noise, whole_chunks
 
 pytestmark = pytest.mark.slow
 
@@ -77,11 +77,11 @@ def _flaws_of_a_race(world, data, edits, pauses):
     st.integers(0, 1000),
 )
 def test_of_writes_of_one_block_one_prevails_and_of_different_blocks_all(data, edits, pauses, seed):
-    assert not list(_flaws_of_a_race(World(seed), data, edits, pauses))
+    assert not list(_flaws_of_a_race(BlockWorld(seed), data, edits, pauses))
 
 
 def test_control_a_memory_without_versions_is_seen():
-    world = World()
+    world = BlockWorld()
     for client in (world.client(), world.client()):
         client.blocks = Careless(client)
     data = noise(1, 3000)
@@ -97,7 +97,7 @@ def test_different_blocks_merge():
     data, front = whole_chunks(2, 6000), whole_chunks(3, 1500)
     half = len(data) // 2
     for seed in range(20):
-        world = World(seed, weak=True)
+        world = BlockWorld(seed, weak=True)
         clients = [world.client() for _ in range(3)]
         base = clients[0].make(data)
         edits = [front + data, data[:half] + b"MIDDLE" + data[half:], data + noise(4, 1500)]
@@ -201,7 +201,7 @@ def test_the_file_stays_whole(data, turns_of_rounds, seed, weak):
 
     The file has no cycle and no hole; collection takes no block of it.
     """
-    world = World(seed, weak=weak, ticks_max=1 + seed % 5)
+    world = BlockWorld(seed, weak=weak, ticks_max=1 + seed % 5)
     for states in _play(world, data, turns_of_rounds):
         _check(world, states)
     reader = world.client()
@@ -217,7 +217,7 @@ def test_the_file_stays_whole(data, turns_of_rounds, seed, weak):
 
 
 def test_control_a_lost_block_is_seen():
-    world = World()
+    world = BlockWorld()
     state = world.client().make(noise(5, 3000))
     name = block_name(state.genesis.file, state.parts[1].id)
     del world.objects[name]
@@ -231,7 +231,7 @@ def test_crowds_on_one_block():
     Hints and memories are kept throughout.
     """
     for seed in range(24):
-        world = World(seed, weak=True, ticks_max=1 + seed % 8)
+        world = BlockWorld(seed, weak=True, ticks_max=1 + seed % 8)
         clients, reader = [world.client() for _ in range(4)], world.client()
         states = [clients[0].make(noise(seed, 600))]
         for _ in range(3):

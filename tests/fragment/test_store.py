@@ -11,7 +11,7 @@ from ares.fragment.report import CHANGED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEA
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, FileChanged, ObjectNotFound, Unavailable
 
-from ..inproc.cluster import Cluster
+from ..inproc.cluster import InprocCluster
 from .memory_world import noise
 
 SIZES = Sizes(64, 256, 1024)
@@ -19,7 +19,7 @@ SIZES = Sizes(64, 256, 1024)
 
 @pytest.fixture
 async def cluster():
-    cluster = Cluster()
+    cluster = InprocCluster()
     await cluster.start()
     yield cluster
     await cluster.close()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ares.fragment.report import CHANGED_MEANWHILE
 
-from .contents import Change, Wish, carried_out, changes, contents, wishes
+from .contents import Change, IntendedWrite, carried_out, changes, contents, wishes
 from .memory_blocks import MemoryBlocks
-from .memory_world import SIZES, World, noise, whole_chunks
+from .memory_world import SIZES, BlockWorld, noise, whole_chunks
 
 QUICK = settings(max_examples=40, deadline=None)
 
@@ -26,7 +26,7 @@ class Careless(MemoryBlocks):
 @pytest.mark.parametrize("repeated", [False, True], ids=["random", "repetitive"])
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 255, 256, 1023, 1024, 1025, 5000, 20_000])
 def test_any_size_comes_back(size, repeated):
-    world = World()
+    world = BlockWorld()
     data = b"ab" * (size // 2) + b"c" * (size % 2) if repeated else noise(size, size)
     state = world.client().make(data)
     assert world.content() == data
@@ -42,7 +42,7 @@ def test_the_only_writer_gets_its_content_in_and_knows_the_file(data, edits, see
 
     This state is therefore the base of the next update.
     """
-    world = World(seed)
+    world = BlockWorld(seed)
     writer, reader = world.client(), world.client()
     state = writer.make(data)
     for edit in edits:
@@ -61,7 +61,7 @@ def test_the_only_writer_gets_its_content_in_and_knows_the_file(data, edits, see
 
 
 def test_only_what_differs_moves():
-    world = World()
+    world = BlockWorld()
     writer, data = world.client(), noise(1, 40_000)
     state = writer.make(data)
     before = world.moved_bytes
@@ -84,7 +84,7 @@ def test_only_what_differs_moves():
 
 def test_emptied_blocks_are_used_again():
     """A chain with hundreds of empty blocks is read, and filled before it grows."""
-    world = World(ticks_max=1)
+    world = BlockWorld(ticks_max=1)
     writer, data = world.client(), noise(2, 100_000)
     state = writer.make(data)
     blocks = len(state.parts)
@@ -106,12 +106,12 @@ def test_edits_from_one_base_one_after_the_other(data, history, first, second, s
     With the same block, the first write stands, and the second writer is told, with the present
     content.
     """
-    flaws = _flaws_of_two_edits(World(seed), data, history, first, second)
+    flaws = _flaws_of_two_edits(BlockWorld(seed), data, history, first, second)
     assert not flaws
 
 
 def test_control_a_memory_without_versions_is_seen():
-    world, data = World(), noise(4, 3000)
+    world, data = BlockWorld(), noise(4, 3000)
     for client in (world.client(), world.client()):
         client.blocks = Careless(client)
     assert _flaws_of_two_edits(world, data, [], Change(0, 0, b"mine"), Change(0, 0, b"theirs"))
@@ -155,7 +155,7 @@ def test_mine_prevails_in_its_blocks(data, first, second, seed):
 
     The first writer's changes elsewhere, or behind such a block, stay.
     """
-    world = World(seed)
+    world = BlockWorld(seed)
     a, b = world.client(), world.client()
     base = a.make(data)
     old = [block for _, block in world.chain()]
@@ -167,7 +167,7 @@ def test_mine_prevails_in_its_blocks(data, first, second, seed):
     for block in ours.keys() & theirs.keys():
         mine, other = ours[block], theirs[block]
         if mine != other:
-            both[block] = Wish(
+            both[block] = IntendedWrite(
                 other.own if mine.own is None else mine.own, mine.behind + other.behind
             )
     assert world.content() == carried_out(old, both)
@@ -178,7 +178,7 @@ def test_mine_prevails_in_its_blocks(data, first, second, seed):
 @pytest.mark.parametrize("mine", [False, True])
 @pytest.mark.parametrize("front", [True, False])
 def test_a_run_that_begins_like_another_is_not_that_one(mine, front):
-    world = World()
+    world = BlockWorld()
     a, b = world.client(), world.client()
     data, first, second = whole_chunks(40, 1500), whole_chunks(41, 1500), whole_chunks(42, 1500)
     base = a.make(data)
@@ -193,7 +193,7 @@ def test_a_run_that_begins_like_another_is_not_that_one(mine, front):
 
 
 def test_the_same_edit_twice_is_no_conflict():
-    world, data = World(), noise(5, 5000)
+    world, data = BlockWorld(), noise(5, 5000)
     a, b = world.client(), world.client()
     base = a.make(data)
     edited = noise(6, 3000) + data[:2000] + data[3000:] + noise(7, 3000)
@@ -208,7 +208,7 @@ def test_the_same_edit_twice_is_no_conflict():
 
 
 def test_conflicts_name_the_range_and_what_is_there():
-    world, data = World(), noise(25, 5000)
+    world, data = BlockWorld(), noise(25, 5000)
     a, b = world.client(), world.client()
     base = a.make(data)
     place = sum(part.length for part in base.parts[:3]) + 5

@@ -13,7 +13,7 @@ from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
 
 from .contents import carried_out, wishes
-from .memory_world import World, content, noise, whole_chunks
+from .memory_world import BlockWorld, content, noise, whole_chunks
 
 
 @pytest.mark.parametrize("mine", [False, True])
@@ -33,7 +33,7 @@ def test_a_put_that_failed_is_put_again(edit, mine):
     }[edit]
     for weak in (False, True):
         for step in range(200):
-            world = World(step, weak=weak)
+            world = BlockWorld(step, weak=weak)
             writer = world.client()
             base = writer.make(data)
             writer.fail_at = writer.steps + step
@@ -57,7 +57,7 @@ def test_a_writer_that_dies_leaves_old_or_new_blocks():
     edited = data[:1000] + noise(11, 1500) + data[1200:3000] + b"x" + data[3001:]
     seen = set()
     for step in range(80):
-        world = World(step, weak=True)
+        world = BlockWorld(step, weak=True)
         writer = world.client()
         base = writer.make(data)
         old, wished = [block for _, block in world.chain()], wishes(base, edited)
@@ -96,7 +96,7 @@ def test_what_failed_is_said_truly():
         + noise(13, 3000)
     )
     for step in range(200):
-        world = World(step, ticks_max=6)
+        world = BlockWorld(step, ticks_max=6)
         writer = world.client()
         base = writer.make(data)
         writer.fail_at = writer.steps + step
@@ -127,14 +127,14 @@ def test_what_failed_is_said_truly():
 
 
 def test_a_hint_that_cannot_be_written_is_no_failure():
-    world, data = World(), noise(14, 2000)
+    world, data = BlockWorld(), noise(14, 2000)
     writer = world.client()
     base = writer.make(data)
     edited = data + noise(15, 20_000)
     writer.run(writer.update(base, edited))
     steps = writer.steps
 
-    again = World()
+    again = BlockWorld()
     writer = again.client()
     base = writer.make(data)
     writer.fail_at = steps - 1
@@ -146,7 +146,7 @@ def test_a_hint_that_cannot_be_written_is_no_failure():
 
 
 def test_a_poor_hint_is_written_anew():
-    world, data = World(), noise(16, 2000)
+    world, data = BlockWorld(), noise(16, 2000)
     writer = world.client()
     base = writer.make(data)
     _, state = writer.run(writer.update(base, data[:1000] + noise(17, 20_000) + data[1000:]))
@@ -155,7 +155,7 @@ def test_a_poor_hint_is_written_anew():
 
 
 def test_two_make_the_same_file():
-    world = World()
+    world = BlockWorld()
     a, b = world.client(), world.client()
     new = b.new()
     a.make(b"first")
@@ -174,7 +174,7 @@ def test_a_file_that_was_deleted_takes_the_whole_put_with_it():
 
     It also holds before the file's blocks are gone.
     """
-    world, data = World(), whole_chunks(19, 3000)
+    world, data = BlockWorld(), whole_chunks(19, 3000)
     a, b = world.client(), world.client()
     for edited in (b"x" + data, whole_chunks(20, 3000) + data + b"y", b"", data):
         for blocks_too in (True, False):
@@ -197,7 +197,7 @@ def test_a_block_that_is_gone_takes_the_whole_put_with_it():
     The genesis block exists, and the file is lost.
     """
     for edited in (b"x", b"y", b"z"):
-        world, data = World(), noise(43, 3000)
+        world, data = BlockWorld(), noise(43, 3000)
         a = world.client()
         base = a.make(data)
         world.land(block_name(base.genesis.file, base.parts[4].id), Tag(9, 9), TOMBSTONE)
@@ -208,7 +208,7 @@ def test_a_block_that_is_gone_takes_the_whole_put_with_it():
 
 
 def test_a_file_that_was_replaced_takes_the_whole_put_with_it():
-    world, data = World(), noise(21, 3000)
+    world, data = BlockWorld(), noise(21, 3000)
     a, b = world.client(), world.client()
     base = a.make(data)
     b.run(fm_remove(b.blocks, "f", b.ids, b.world.now_s))
@@ -221,7 +221,7 @@ def test_a_file_that_was_replaced_takes_the_whole_put_with_it():
 
 
 def test_a_file_that_became_atomic_is_not_written_block_by_block():
-    world, data = World(), noise(23, 3000)
+    world, data = BlockWorld(), noise(23, 3000)
     a, b = world.client(), world.client()
     base = a.make(data)
     b.run(fm_put(FileTarget(b.blocks, "f", b.ids, world.now_s), b.look(), content(b"whole")))

@@ -61,7 +61,7 @@ def wrong(outcome: Outcome, serves: bool = False, told: bool = False) -> str:
     )
 
 
-class Runner:
+class CommandRunner:
     """A runner of invocations in separate processes (odd_runs.py)."""
 
     def __init__(self, directory: Path) -> None:
@@ -82,7 +82,7 @@ class Runner:
             start_new_session=True,
         )
 
-    def __enter__(self) -> "Runner":
+    def __enter__(self) -> "CommandRunner":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -108,13 +108,13 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Iterator[Runner]:
+def runner(tmp_path: Path) -> Iterator[CommandRunner]:
     (tmp_path / "work").mkdir()
-    with Runner(tmp_path / "work") as runner:
+    with CommandRunner(tmp_path / "work") as runner:
         yield runner
 
 
-def test_a_thousand_odd_invocations(cli: Cli, runner: Runner, tmp_path: Path) -> None:
+def test_a_thousand_odd_invocations(cli: Cli, runner: CommandRunner, tmp_path: Path) -> None:
     cli.ok(
         "init",
         tmp_path / "keyed",
@@ -234,7 +234,7 @@ def test_a_prefix_that_no_name_has(cli: Cli, words: list[str], prefix: str) -> N
     assert said.count("\n") == 1
 
 
-def test_a_home_that_is_not_set(cli: Cli, runner: Runner) -> None:
+def test_a_home_that_is_not_set(cli: Cli, runner: CommandRunner) -> None:
     environment: dict[str, str | None] = {"HOME": None, "XDG_CACHE_HOME": None, "ARES_CACHE": "off"}
     assert (
         runner.run(

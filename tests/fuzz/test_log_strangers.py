@@ -59,7 +59,7 @@ HIGHEST = 2**63 - 1
 ABSENT = ["absent", "127.0.0.1:9", "0" * 32]
 
 
-class Server:
+class AttackedServer:
     """A server with all data in memory, without keys."""
 
     def __init__(self, home: Path) -> None:
@@ -111,7 +111,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory):
-    server = Server(tmp_path_factory.mktemp("strangers") / "c")
+    server = AttackedServer(tmp_path_factory.mktemp("strangers") / "c")
     yield server
     assert server.cluster.ended() == []
     server.cluster.stop()
@@ -131,7 +131,7 @@ def append(
 
 @pytest.mark.parametrize("kind", [READ, FETCH])
 def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(
-    server: Server, kind: int
+    server: AttackedServer, kind: int
 ) -> None:
     """Large answers are made as the client takes them.
 
@@ -157,7 +157,9 @@ def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(
         assert stranger.answers(3)[0][0] == (ENTRIES if kind == READ else FETCHED)
 
 
-def test_one_append_that_ends_many_waiting_reads_makes_few_large_answers(server: Server) -> None:
+def test_one_append_that_ends_many_waiting_reads_makes_few_large_answers(
+    server: AttackedServer,
+) -> None:
     log = server.made("held")
     with Stranger(server.address) as followers, Stranger(server.address) as writer:
         followers.say(
@@ -174,7 +176,7 @@ def test_one_append_that_ends_many_waiting_reads_makes_few_large_answers(server:
         assert 1 <= sum(bool(answer[3]) for answer in told) <= 3, "the others ask again, in turn"
 
 
-def test_numbers_that_a_client_leaves_unanswered_are_bounded(server: Server) -> None:
+def test_numbers_that_a_client_leaves_unanswered_are_bounded(server: AttackedServer) -> None:
     """A row has a place for each number from ``lowest`` on.
 
     In earlier releases the row grew with every append, beyond the size of an answer to LookRow.
@@ -190,7 +192,7 @@ def test_numbers_that_a_client_leaves_unanswered_are_bounded(server: Server) -> 
         assert stranger.ask([TRIM, 2, log, 1])[2] is True
 
 
-def test_appends_that_wait_for_what_never_comes_are_bounded(server: Server) -> None:
+def test_appends_that_wait_for_what_never_comes_are_bounded(server: AttackedServer) -> None:
     """Conditional appends wait for a dirty position, for the chain's tail does not exist.
 
     Other appends wait for rows that no node can send.
@@ -212,7 +214,7 @@ def test_appends_that_wait_for_what_never_comes_are_bounded(server: Server) -> N
             other.__exit__()
 
 
-def test_numbers_out_of_bounds_end_neither_a_log_nor_its_timer(server: Server) -> None:
+def test_numbers_out_of_bounds_end_neither_a_log_nor_its_timer(server: AttackedServer) -> None:
     """An append by a client with an id below 0 stopped the timer: held reads got no answers."""
     log = server.made("bounds")
     with Stranger(server.address) as reader, Stranger(server.address) as stranger:
@@ -236,7 +238,7 @@ def test_numbers_out_of_bounds_end_neither_a_log_nor_its_timer(server: Server) -
         assert reader.answers(1)[0][:4] == [ENTRIES, 1, 0, []], "the timer goes on"
 
 
-def test_names_of_servers_that_are_in_no_chain_are_not_kept(server: Server) -> None:
+def test_names_of_servers_that_are_in_no_chain_are_not_kept(server: AttackedServer) -> None:
     log = server.made("names")
     with Stranger(server.address) as stranger:
         before = server.memory_bytes
@@ -252,7 +254,7 @@ def test_names_of_servers_that_are_in_no_chain_are_not_kept(server: Server) -> N
         assert server.memory_bytes - before < 20 * MIB
 
 
-def test_many_successors_cost_each_the_same(server: Server) -> None:
+def test_many_successors_cost_each_the_same(server: AttackedServer) -> None:
     """Each new successor was compared with all known successors and their servers.
 
     4000 successors took a minute.
@@ -276,7 +278,7 @@ def test_many_successors_cost_each_the_same(server: Server) -> None:
 
 
 def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_something_to_say(
-    server: Server,
+    server: AttackedServer,
 ) -> None:
     """Check that the server connects only to its successor in the chain, after an append.
 
@@ -298,7 +300,7 @@ def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_somethi
             assert server.work_before_an_answer_s() < 5
 
 
-def test_a_name_of_the_cluster_stays_where_the_cluster_file_has_it(server: Server) -> None:
+def test_a_name_of_the_cluster_stays_where_the_cluster_file_has_it(server: AttackedServer) -> None:
     """A chain with another address for a server of the cluster diverts no message.
 
     The first address that was learned stands.
@@ -316,7 +318,7 @@ def test_a_name_of_the_cluster_stays_where_the_cluster_file_has_it(server: Serve
             trap.accept()
 
 
-def test_a_sender_that_vanishes_leaves_nothing_that_stops_others(server: Server) -> None:
+def test_a_sender_that_vanishes_leaves_nothing_that_stops_others(server: AttackedServer) -> None:
     log = server.made("gone")
     for number in range(1, 21):
         with Stranger(server.address) as stranger:

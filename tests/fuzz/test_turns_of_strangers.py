@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from .stranger import DESCRIBE, DESCRIPTION, DONE, READ, Stranger
-from .test_log_strangers import Server, append
+from .test_log_strangers import AttackedServer, append
 
 pytestmark = pytest.mark.process
 
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("turns") / "c")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedServer]:
+    server = AttackedServer(tmp_path_factory.mktemp("turns") / "c")
     yield server
     assert server.cluster.ended() == []
     server.cluster.stop()
@@ -63,7 +63,7 @@ def batch(*messages: list) -> bytes:
     return framed(b"\1" + msgspec.msgpack.encode(messages))
 
 
-def reads(server: Server, attempt: int) -> bytes:
+def reads(server: AttackedServer, attempt: int) -> bytes:
     """Return a batch with 200 reads of 40,960 empty entries.
 
     The role `read` may send such a batch.
@@ -76,7 +76,7 @@ def reads(server: Server, attempt: int) -> bytes:
     return batch(question, *[[READ, 2, log, 0, 65_536, 1 << 20]] * 200, [DESCRIBE, 3, True])
 
 
-def appends(server: Server, attempt: int) -> bytes:
+def appends(server: AttackedServer, attempt: int) -> bytes:
     """Return a batch with 500 appends of 4,096 empty entries.
 
     The role `write` may send such a batch.
@@ -86,7 +86,7 @@ def appends(server: Server, attempt: int) -> bytes:
     return batch([DESCRIBE, 1, True], *heavy, [DESCRIBE, 3, True])
 
 
-def empty_frames(server: Server, attempt: int) -> bytes:
+def empty_frames(server: AttackedServer, attempt: int) -> bytes:
     """Return messages of 65,535 empty frames each; no role is needed."""
     heavy = (b"\1\0" * 65_535 + b"\0\0") * 8
     return batch([DESCRIBE, 1, True]) + heavy + batch([DESCRIBE, 3, True])
@@ -94,7 +94,7 @@ def empty_frames(server: Server, attempt: int) -> bytes:
 
 @pytest.mark.parametrize("make", [reads, appends, empty_frames])
 def test_others_are_answered_while_an_expensive_batch_is(
-    server: Server, make: Callable[[Server, int], bytes]
+    server: AttackedServer, make: Callable[[AttackedServer, int], bytes]
 ) -> None:
     between = 0
     for attempt in range(ATTEMPTS):
@@ -130,7 +130,9 @@ def attacked(attacker: Stranger, content: bytes) -> tuple[float, float]:
     return at_s[1], at_s[3]
 
 
-def test_requests_in_line_are_carried_out_after_their_client_has_left(server: Server) -> None:
+def test_requests_in_line_are_carried_out_after_their_client_has_left(
+    server: AttackedServer,
+) -> None:
     """Before, the first reply to a closed connection dropped the rest: 1,200 of 4,000 writes."""
     log = server.made("left")
     heavy = [append(log, number, [b""] * 4096) for number in range(1, 501)]

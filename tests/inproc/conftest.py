@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from .cluster import Cluster
+from .inproc_cluster import InprocCluster
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    cluster = Cluster()
+async def cluster() -> AsyncIterator[InprocCluster]:
+    cluster = InprocCluster()
     await cluster.start()
     yield cluster
     await cluster.close()

@@ -11,7 +11,7 @@ from ares.engine.effects import Gather
 from ares.engine.jobs import Job, Round
 from ares.model.errors import ObjectNotFound, Unavailable
 
-from .cluster import Cluster
+from .inproc_cluster import InprocCluster
 
 KINDS = (Job, Round, Gather)
 
@@ -21,7 +21,7 @@ def alive() -> dict[int, object]:
     return {id(each): each for each in gc.get_objects() if isinstance(each, KINDS)}
 
 
-async def test_operations_that_failed_are_collected(cluster: Cluster) -> None:
+async def test_operations_that_failed_are_collected(cluster: InprocCluster) -> None:
     manager, before = cluster.manager(), alive()
     await manager.write("there", b"x")
     for _ in range(3):

@@ -8,7 +8,7 @@ from ares.model.identity import ServerId
 from ares.model.messages import ConfigurationReport
 from ares.replica.configuration_state import ConfigurationState
 
-from .cluster import Cluster
+from .inproc_cluster import InprocCluster
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,7 @@ FILES = 300
 
 
 @pytest.fixture
-async def crowded(cluster: Cluster) -> Cluster:
+async def crowded(cluster: InprocCluster) -> InprocCluster:
     manager = cluster.manager()
     for number in range(FILES):
         await manager.file(f"many/{number:03}").write(b"content")
@@ -24,7 +24,7 @@ async def crowded(cluster: Cluster) -> Cluster:
 
 
 async def test_who_only_asks_for_identities_is_told_nothing_else(
-    crowded: Cluster, monkeypatch: pytest.MonkeyPatch
+    crowded: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[ConfigurationReport] = []
     describe = ConfigurationState.describe
@@ -48,7 +48,7 @@ async def test_who_only_asks_for_identities_is_told_nothing_else(
 
 @pytest.mark.parametrize("every", [False, True])
 async def test_all_of_them_are_seen_however_they_are_asked_for(
-    crowded: Cluster, every: bool
+    crowded: InprocCluster, every: bool
 ) -> None:
     before = crowded.requests
     manager = crowded.manager()
@@ -68,7 +68,9 @@ async def test_all_of_them_are_seen_however_they_are_asked_for(
     )
 
 
-async def test_files_whose_servers_are_all_silent_are_not_passed_over(cluster: Cluster) -> None:
+async def test_files_whose_servers_are_all_silent_are_not_passed_over(
+    cluster: InprocCluster,
+) -> None:
     manager = cluster.manager(timeout_s=3.0)
     await manager.file("lost", create=Configuration.abd(["s4", "s5", "s6"])).write(b"content")
     cluster.stop("s4", "s5", "s6")
@@ -83,7 +85,7 @@ async def test_files_whose_servers_are_all_silent_are_not_passed_over(cluster: C
     )
 
 
-async def test_the_names_of_all_files(crowded: Cluster) -> None:
+async def test_the_names_of_all_files(crowded: InprocCluster) -> None:
     assert await crowded.manager().files("many/29") == [
         f"many/{number}" for number in range(290, 300)
     ]

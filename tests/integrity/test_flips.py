@@ -14,7 +14,7 @@ from ares.store.journal import examine as journal_examination
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import ANCHOR_SUFFIX
 
-from .rig import BATCH_MAX, RottenDisk, Server, anatomy, flip, story, truth_of
+from .integrity_rig import BATCH_MAX, RiggedServer, RottenDisk, anatomy, flip, story, truth_of
 
 FLIPS = 25
 """Number of flips for each kind of place and each seed."""
@@ -50,20 +50,20 @@ def test_a_flip_in_the_file(life, tmp_path, kind):
     directory, requests = life
     rng, truth = random.Random(3), truth_of(requests)
     for number, (copy, path, at) in enumerate(copies(directory, tmp_path, FLIPS, rng, kind)):
-        server = Server(copy)
+        server = RiggedServer(copy)
         before = server.state
         flip(path, at, rng.randrange(8))
         assert list(server.scrub()) == [int(path.stem)]
         assert not path.exists()
         if number % 2:
-            server = Server(copy)
+            server = RiggedServer(copy)
         assert len(server.quarantined) == (kind == "data")
         assert all(verdict.whole for verdict in server.examine().values())
         server.check(truth)
         server.ask(*requests)
         assert server.host.replica.account.repaired == (kind == "data")
         server.check(truth)
-        again = Server(copy)
+        again = RiggedServer(copy)
         assert (again.state, again.quarantined) == (server.state, server.quarantined)
         assert (server.state, server.quarantined) == (before, set())
         shutil.rmtree(copy)
@@ -75,13 +75,13 @@ def test_a_flip_under_the_cache(life, tmp_path, kind):
     directory, requests = life
     for copy, path, at in copies(directory, tmp_path, FLIPS, random.Random(4), kind):
         disk = RottenDisk()
-        server = Server(copy, disk)
+        server = RiggedServer(copy, disk)
         before = server.state
         disk.flips.add((path.name, at))
         assert list(server.scrub()) == [int(path.stem)]
         assert (server.state, server.quarantined) == (before, set())
         disk.flips.clear()
-        assert Server(copy).state == before
+        assert RiggedServer(copy).state == before
         server.check(truth_of(requests))
         shutil.rmtree(copy)
 
@@ -91,7 +91,7 @@ def test_many_flips_at_once(life, tmp_path, seed):
     directory, requests = life
     copy, rng, truth = tmp_path / "j", random.Random(seed), truth_of(requests)
     copy_store(directory, copy)
-    server = Server(copy)
+    server = RiggedServer(copy)
     before = server.state
     for path in sorted(copy.glob("*.log")):
         spots = [at for kind in anatomy(path).values() for place in kind for at in place]
@@ -100,12 +100,12 @@ def test_many_flips_at_once(life, tmp_path, seed):
     server.scrub()
     assert server.quarantined
     server.check(truth)
-    again = Server(copy)
+    again = RiggedServer(copy)
     assert again.quarantined == server.quarantined
     assert again.state == server.state
     again.ask(*requests)
     assert (again.state, again.quarantined) == (before, set())
-    assert (Server(copy).state, Server(copy).quarantined) == (before, set())
+    assert (RiggedServer(copy).state, RiggedServer(copy).quarantined) == (before, set())
 
 
 def test_a_file_that_is_gone_or_cut(life, tmp_path):
@@ -114,7 +114,7 @@ def test_a_file_that_is_gone_or_cut(life, tmp_path):
         [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:5000])]
     ):
         copy_store(directory, copy := tmp_path / f"{number}")
-        server = Server(copy)
+        server = RiggedServer(copy)
         before, path = server.state, min(copy.glob("*.log"))
         kept = path.with_suffix(".aside")
         path.rename(kept)
@@ -122,7 +122,7 @@ def test_a_file_that_is_gone_or_cut(life, tmp_path):
         harm(path)
         assert list(server.scrub()) == [int(path.stem)]
         assert (server.state, server.quarantined) == (before, set())
-        assert Server(copy).state == before
+        assert RiggedServer(copy).state == before
 
 
 def test_a_restart_would_have_been_refused(life, tmp_path):
@@ -132,7 +132,7 @@ def test_a_restart_would_have_been_refused(life, tmp_path):
         if path != max(copy.glob("*.log")):
             flip(path, at)
             with pytest.raises(StoreDamaged):
-                Server(copy)
+                RiggedServer(copy)
 
 
 def test_blocks_that_cannot_be_read(life, tmp_path):
@@ -145,7 +145,7 @@ def test_blocks_that_cannot_be_read(life, tmp_path):
     for kind in ("head", "metadata", "data"):
         for copy, path, at in copies(directory, tmp_path, 10, rng, kind):
             disk = RottenDisk()
-            server = Server(copy, disk)
+            server = RiggedServer(copy, disk)
             before = server.state
             disk.dead.add((path.name, at // 4096))
             [verdict] = server.scrub().values()
@@ -160,7 +160,7 @@ def test_blocks_that_cannot_be_read(life, tmp_path):
             assert server.quarantined or kind != "data"
             server.check(truth_of(requests))
             disk.dead.clear()
-            again = Server(copy)
+            again = RiggedServer(copy)
             assert again.quarantined == server.quarantined
             again.ask(*requests)
             assert again.state == before
@@ -172,7 +172,7 @@ def test_whole_segments_are_whole(life):
     for disk in (None, RottenDisk(), CachedDisk()):
         assert all(
             verdict.whole and verdict.readable is None
-            for verdict in Server(directory, disk).examine().values()
+            for verdict in RiggedServer(directory, disk).examine().values()
         )
 
 
@@ -188,7 +188,7 @@ def test_an_examination_that_passes_data_over_is_noticed(life, tmp_path, monkeyp
     directory, _ = life
     monkeypatch.setattr(journal_examination.SegmentExamination, "_is_intact", lambda *_: True)
     [(copy, path, at)] = copies(directory, tmp_path, 1, random.Random(7), "data")
-    server = Server(copy)
+    server = RiggedServer(copy)
     flip(path, at)
     with pytest.raises(AssertionError):
         assert list(server.scrub()) == [int(path.stem)]

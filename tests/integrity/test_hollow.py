@@ -26,7 +26,7 @@ from tests.journal.memory_journal import Kept, MemoryJournal
 
 from ..journal.serving import INITIAL, NEXT, PHOTOS, put
 from ..journal.test_full_disk import SmallDisk
-from .rig import RottenDisk, Server, anatomy, flip
+from .integrity_rig import RiggedServer, RottenDisk, anatomy, flip
 
 OLD, NEW = put("a", 1, b"old" * 4 * KIB), put("a", 2, b"new" * 4 * KIB)
 
@@ -52,7 +52,7 @@ def ask_for(server, request):
 
 @pytest.fixture
 def server(tmp_path):
-    server = Server(tmp_path / "j")
+    server = RiggedServer(tmp_path / "j")
     server.ask(Introduce(1, PHOTOS), OLD, NEW)
     return server
 
@@ -64,7 +64,7 @@ def test_it_is_found_by_a_read_and_outlasts_a_restart(server, which):
     assert (reply.element, reply.tags) == (None, (NEW.tag, OLD.tag))
     assert server.quarantined == {key(which)}
     assert not path.exists(), "nothing else that is there is trusted to that file"
-    for one in (server, Server(server.directory)):
+    for one in (server, RiggedServer(server.directory)):
         assert one.quarantined == {key(which)}
         assert ask_for(one, which).tags == (NEW.tag, OLD.tag)
         [description] = one.ask(Describe(1))
@@ -92,7 +92,7 @@ def test_the_same_version_heals_it_and_nothing_else_moves(server, which):
     ]
     assert (server.state, server.quarantined) == (before, set())
     assert not server.host.repair(which), "it is not missed any more"
-    again = Server(server.directory)
+    again = RiggedServer(server.directory)
     assert (again.state, again.quarantined) == (before, set())
     assert all(verdict.whole for verdict in again.examine().values())
 
@@ -136,7 +136,7 @@ def test_a_version_that_was_dropped_is_not_missed(server):
     assert not server.quarantined
     assert not server.host.repair(OLD)
     assert ask_for(server, OLD).tags == (Tag(3, 1), NEW.tag)
-    assert not Server(server.directory).quarantined
+    assert not RiggedServer(server.directory).quarantined
 
 
 def test_what_a_finalized_successor_has_is_not_missed(server):
@@ -150,7 +150,7 @@ def test_what_a_finalized_successor_has_is_not_missed(server):
     assert not server.quarantined
     assert not server.host.repair(photo)
     server.ask(CollectConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
-    for one in (server, Server(server.directory)):
+    for one in (server, RiggedServer(server.directory)):
         assert not one.quarantined
 
 
@@ -164,14 +164,14 @@ def test_where_several_copies_are_left_the_last_counts(server):
     before = server.state
     path.write_bytes(aside)
     for _ in range(2):
-        again = Server(server.directory)
+        again = RiggedServer(server.directory)
         assert (again.state, again.quarantined) == (before, set())
         assert intact(*key(NEW), ask_for(again, NEW).element)
 
 
 def test_a_full_disk_delays_it_and_nothing_else(tmp_path):
     disk = SmallDisk(400 * KIB)
-    server = Server(tmp_path / "j", disk)
+    server = RiggedServer(tmp_path / "j", disk)
     requests = []
     while not isinstance(server.ask(put(f"{len(requests)}", 1, b"d" * 9 * KIB))[0], Refused):
         requests.append(put(f"{len(requests)}", 1, b"d" * 9 * KIB))
@@ -190,12 +190,12 @@ def test_a_full_disk_delays_it_and_nothing_else(tmp_path):
     server.host.go_on()
     server.loop.run()
     assert (server.host.leaving, server.host.lacks_room, server.failures) == (0, False, [])
-    assert server.state == before == Server(server.directory).state
+    assert server.state == before == RiggedServer(server.directory).state
 
 
 def test_a_journal_in_memory_is_examined_as_well():
     kept = Kept()
-    server = Server(None, journal=MemoryJournal(kept, lambda step: step(), 64 * KIB))
+    server = RiggedServer(None, journal=MemoryJournal(kept, lambda step: step(), 64 * KIB))
     server.ask(OLD, NEW)
     assert all(verdict.whole for verdict in server.examine().values())
     [place] = kept.facts
@@ -206,14 +206,14 @@ def test_a_journal_in_memory_is_examined_as_well():
     assert verdict.damaged == (key(OLD),)
     assert not server.quarantined, "what is served was in memory all along"
     assert (
-        Server(None, journal=MemoryJournal(kept, lambda step: step(), 64 * KIB)).state
+        RiggedServer(None, journal=MemoryJournal(kept, lambda step: step(), 64 * KIB)).state
         == server.state
     )
 
 
 def test_the_place_that_is_written_to_is_left_as_well(tmp_path):
     disk = RottenDisk()
-    server = Server(tmp_path / "j", disk)
+    server = RiggedServer(tmp_path / "j", disk)
     server.ask(OLD)
     [path] = server.directory.glob("*.log")
     disk.flips.add((path.name, 50))
@@ -224,4 +224,4 @@ def test_the_place_that_is_written_to_is_left_as_well(tmp_path):
         == set(server.journal.durable())
         == {2}
     )
-    assert Server(server.directory).state == server.state
+    assert RiggedServer(server.directory).state == server.state

@@ -14,7 +14,7 @@ from ares.tracing.tree import read_spans
 
 from ..process.command_line import Cli
 from ..process.warm_start import ares_cli
-from .rig import anatomy, flip
+from .integrity_rig import anatomy, flip
 
 pytestmark = pytest.mark.process
 

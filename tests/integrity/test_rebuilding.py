@@ -34,7 +34,7 @@ def elements(configuration, tag, value):
     ]
 
 
-class Cluster(World):
+class RebuildingCluster(World):
     """A world in which every server has every version, except for given gaps."""
 
     def __init__(self, configuration, values, lacking=()):
@@ -59,13 +59,13 @@ VALUES = {OLDER: b"older" * 3000, TAG: b"value" * 3000, NEWER: b"newer" * 3000}
 @pytest.mark.parametrize("tag", VALUES)
 def test_a_rebuilt_element_equals_the_lost_element(own, tag):
     """This includes the version before the newest; the newest version stays the same."""
-    world = Cluster(EC, VALUES, {(own, tag)})
+    world = RebuildingCluster(EC, VALUES, {(own, tag)})
     assert world.rebuilt(own, tag) == world.truth[tag][EC.server_ids.index(own)]
 
 
 @pytest.mark.parametrize("own", ABD.server_ids)
 def test_a_replica_is_what_another_has(own):
-    world = Cluster(ABD, {TAG: b"value"}, {(own, TAG)})
+    world = RebuildingCluster(ABD, {TAG: b"value"}, {(own, TAG)})
     assert world.rebuilt(own) == world.truth[TAG][0]
 
 
@@ -73,7 +73,7 @@ def test_a_replica_is_what_another_has(own):
     "length", [1, STRIPE_BYTES, STRIPE_BYTES + 1, (STRIPES_AT_ONCE + 1) * STRIPE_BYTES + 5]
 )
 def test_a_large_one_some_stripes_at_a_time(length):
-    world = Cluster(
+    world = RebuildingCluster(
         EC, {TAG: bytes(range(256)) * (length // 256) + b"x" * (length % 256)}, {("s0", TAG)}
     )
     assert world.rebuilt() == world.truth[TAG][0]
@@ -81,19 +81,19 @@ def test_a_large_one_some_stripes_at_a_time(length):
 
 @pytest.mark.parametrize("lacking", list(itertools.combinations(["s1", "s2", "s3", "s4"], 2)))
 def test_an_element_is_not_rebuilt_from_too_few_others(lacking):
-    world = Cluster(EC, VALUES, {(server, TAG) for server in ("s0", *lacking)})
+    world = RebuildingCluster(EC, VALUES, {(server, TAG) for server in ("s0", *lacking)})
     assert world.rebuilt() is None
     assert world.rebuilt("s0", OLDER) == world.truth[OLDER][0]
 
 
 @pytest.mark.parametrize("lacking", ["s1", "s4"])
 def test_one_of_the_others_lacks_it(lacking):
-    world = Cluster(EC, VALUES, {("s0", TAG), (lacking, TAG)})
+    world = RebuildingCluster(EC, VALUES, {("s0", TAG), (lacking, TAG)})
     assert world.rebuilt() == world.truth[TAG][0]
 
 
 def test_a_silent_one_is_not_needed_and_two_are():
-    world = Cluster(EC, VALUES, {("s0", TAG)})
+    world = RebuildingCluster(EC, VALUES, {("s0", TAG)})
     world.down = {"s2"}
     assert world.rebuilt(suspects={"s1"}) == world.truth[TAG][0]
     world.down = {"s2", "s3"}
@@ -102,7 +102,7 @@ def test_a_silent_one_is_not_needed_and_two_are():
 
 
 def test_what_is_not_intact_is_not_taken(monkeypatch):
-    world = Cluster(EC, VALUES, {("s0", TAG)})
+    world = RebuildingCluster(EC, VALUES, {("s0", TAG)})
     hosting = world.replicas["s1"].hosted[EC.id]
     versions = hosting.objects["o"]
     position = versions.tags().index(TAG)
@@ -114,7 +114,7 @@ def test_what_is_not_intact_is_not_taken(monkeypatch):
 
 
 def test_a_finalized_successor_has_the_data():
-    world = Cluster(EC, VALUES, {("s0", TAG)})
+    world = RebuildingCluster(EC, VALUES, {("s0", TAG)})
     world.replicas["s2"].handle(WriteConfig(1, EC.id, Successor(NEXT, Status.PENDING)))
     assert world.rebuilt() == world.truth[TAG][0]
     world.replicas["s2"].handle(WriteConfig(1, EC.id, Successor(NEXT, Status.FINALIZED)))
@@ -123,7 +123,7 @@ def test_a_finalized_successor_has_the_data():
 
 def test_elements_that_fit_no_value():
     """The writer sealed them in this form."""
-    world = Cluster(EC, {}, ())
+    world = RebuildingCluster(EC, {}, ())
     world.lengths[TAG] = 20
     for server, replica in world.replicas.items():
         odd = sealed(EC.id, "o", TAG, EC.server_ids.index(server), 20, (b"x" * 10,))
@@ -133,7 +133,7 @@ def test_elements_that_fit_no_value():
 
 
 def test_a_repair_asks_for_no_more_than_it_needs():
-    world = Cluster(EC, VALUES, {("s0", TAG)})
+    world = RebuildingCluster(EC, VALUES, {("s0", TAG)})
     asked = []
     world.watch = lambda source, target, message: (
         asked.append(target) if hasattr(message, "wanted") else None

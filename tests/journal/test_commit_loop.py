@@ -16,7 +16,7 @@ from tests.sharedlog.test_full_log import PLACE_BYTES, FullServer, fill
 BROKEN = OSError(5, "the disk broke")
 
 
-class Owner:
+class LoopOwner:
     """An owner of a journal: facts come with :meth:`tell`, and commits end with :meth:`synced`.
 
     ``course`` has the events in their order.
@@ -63,7 +63,7 @@ class Owner:
 
 
 def test_the_facts_of_a_turn_share_a_commit_and_the_next_begins_after_the_replies():
-    owner = Owner()
+    owner = LoopOwner()
     owner.tell()
     owner.tell()
     owner.step()
@@ -79,7 +79,7 @@ def test_the_facts_of_a_turn_share_a_commit_and_the_next_begins_after_the_replie
 @pytest.mark.parametrize("where", ["end_turn", "begin_commit", "end_commit", "disk"])
 @pytest.mark.parametrize("error", [BROKEN, RuntimeError("a mistake")], ids=["disk", "mistake"])
 def test_a_failure_is_told_once_and_ends_all_commits(where, error, monkeypatch):
-    owner = Owner()
+    owner = LoopOwner()
 
     def fail(*_):
         raise error
@@ -100,7 +100,7 @@ def test_a_failure_is_told_once_and_ends_all_commits(where, error, monkeypatch):
 
 async def test_a_wait_for_all_commits_ends_with_the_last_and_with_a_failure():
     for error in (None, BROKEN):
-        owner = Owner()
+        owner = LoopOwner()
         await owner.commits.settle()
         owner.tell()
         settled = asyncio.create_task(owner.commits.settle())

@@ -180,7 +180,7 @@ async def test_a_turn_of_the_loop_is_one_commit(waiting):
 # -- a cluster -------------------------------------------------------------------------------------
 
 
-class Cluster:
+class DurableCluster:
     """Three servers s0 to s2 with journals, in the same loop.
 
     Each can be stopped as if killed, and started again.
@@ -247,7 +247,7 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(tmp_path):
-    cluster = Cluster(tmp_path)
+    cluster = DurableCluster(tmp_path)
     yield cluster
     await cluster.close()
 

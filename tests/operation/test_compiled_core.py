@@ -24,7 +24,7 @@ from ares.platform.interpreter import python
 from ares.platform.metrics import REPLY_S_BUCKETS, Histogram
 from ares.server.prometheus import of_process, render
 from ares.server.storage_server import StorageServer
-from tests.journal.serving import plain, requests
+from tests.journal.journal_node import plain, requests
 
 CHECKOUT = Path(__file__).parents[2]
 INSTALLED = """

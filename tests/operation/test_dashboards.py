@@ -30,7 +30,7 @@ from ares.platform.metrics import (
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
 from ares.sharedlog.log_state import LogTotals
-from tests.journal.serving import INITIAL, plain, requests
+from tests.journal.journal_node import INITIAL, plain, requests
 
 from .pages import samples
 

@@ -29,7 +29,7 @@ from ares.platform.metrics import (
 )
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
-from tests.journal.serving import INITIAL, NEXT, PHOTOS, plain, put, requests
+from tests.journal.journal_node import INITIAL, NEXT, PHOTOS, plain, put, requests
 
 from .pages import check_histogram, samples
 

@@ -15,8 +15,8 @@ from ares.platform.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic
 from ares.server import monitor as monitoring
 from ares.server.monitor import Monitor, WatchedMember, WatchedServer
 from ares.server.storage_server import StorageServer
-from tests.journal.serving import KIB, Node, log_journal, plain, put, requests
-from tests.journal.test_full_disk import SmallDisk, fill, host_of
+from tests.journal.journal_node import KIB, Node, log_journal, plain, put, requests
+from tests.journal.test_journal_full_disk import SmallDisk, fill, host_of
 from tests.ports import free_addresses
 
 from .pages import elsewhere, fetch, health, samples

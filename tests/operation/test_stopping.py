@@ -18,8 +18,8 @@ from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import Ack, Propose
 from ares.net.libzmq import ZmqConnections
 from ares.platform.interpreter import python
-from tests.journal.serving import AtOnce, Node, log_journal, put
-from tests.journal.test_full_disk import host_of
+from tests.journal.journal_node import AtOnce, Node, log_journal, put
+from tests.journal.test_journal_full_disk import host_of
 from tests.process.warm_start import ares_cli
 
 from .pages import elsewhere, fetch, health, samples
@@ -45,7 +45,7 @@ def start(cluster: Path, kind: str, id: str) -> subprocess.Popen[bytes]:
     return process
 
 
-class Cluster:
+class StoppingCluster:
     """Processes by id; remaining processes are killed at the end."""
 
     def __init__(self, directory: Path, *words: str) -> None:
@@ -67,10 +67,10 @@ class Cluster:
 
 @pytest.fixture
 def make(tmp_path):
-    made: list[Cluster] = []
+    made: list[StoppingCluster] = []
 
-    def cluster(*words: str) -> Cluster:
-        made.append(Cluster(tmp_path / f"c{len(made)}", *words))
+    def cluster(*words: str) -> StoppingCluster:
+        made.append(StoppingCluster(tmp_path / f"c{len(made)}", *words))
         return made[-1]
 
     yield cluster
@@ -180,7 +180,7 @@ def test_a_consensus_member_ends_well(make):
 
 
 @contextlib.asynccontextmanager
-async def busy_member(cluster: Cluster) -> AsyncIterator[subprocess.Popen[bytes]]:
+async def busy_member(cluster: StoppingCluster) -> AsyncIterator[subprocess.Popen[bytes]]:
     """Run a single member of three, with constant requests.
 
     Requests are under way that the member will try to answer for a while.

@@ -14,7 +14,7 @@ from ares.model.value import TOMBSTONE
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
-from tests.protocol.world import Client, Pending, World, servers
+from tests.protocol.protocol_world import Pending, ProtocolClient, ProtocolWorld, servers
 
 PLANS = [
     Configuration.abd(servers(0, 1, 2)),
@@ -58,7 +58,7 @@ class Done(NamedTuple):
     cseq: Cseq
 
 
-def cseq(client: Client) -> Cseq:
+def cseq(client: ProtocolClient) -> Cseq:
     sequence = client.view.sequence
     return Cseq(
         {entry.index: entry.id for entry in (*sequence.retired, *sequence.active)},
@@ -80,12 +80,12 @@ class Schedule:
         operations: int = 4,
         initial: Configuration = C0,
     ) -> None:
-        self.world = World(initial, range(7), seed)
+        self.world = ProtocolWorld(initial, range(7), seed)
         self.rng = self.world.rng
         self.clients = [self.world.client(self._switches()) for _ in range(clients)]
         self.reconfigurers = set(self.clients[:reconfigurers])
         self.left = dict.fromkeys(self.clients, operations)
-        self.running: dict[Client, tuple[str, str, Any, int, Pending]] = {}
+        self.running: dict[ProtocolClient, tuple[str, str, Any, int, Pending]] = {}
         self.history: list[Done] = []
         self.moment = 0
         self.inspect: Callable[[], None] = lambda: None

@@ -15,7 +15,7 @@ from ares.model.errors import DecodeFailed
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
 ABD5 = Configuration.abd(servers(0, 1, 2, 3, 4)).at(DEFAULT_DOMAIN, 0)
@@ -39,7 +39,7 @@ class Action(NamedTuple):
 
 def run(configuration: Configuration, seed: int, crashes: int) -> list[Action]:
     """Run a schedule; `crashes` servers fall silent on the way."""
-    world = World(configuration, range(5), seed)
+    world = ProtocolWorld(configuration, range(5), seed)
     rng = random.Random(seed)
     clients = [world.client() for _ in range(WRITERS + READERS)]
     left = dict.fromkeys(clients, TURNS)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 LOOK_S_MAX = 60.0
 
 
-class EtcdCluster:
+class ClusterOverEtcd:
     """Four servers and an etcd of a single member, running."""
 
     def __init__(self, directory: Path) -> None:
@@ -71,14 +71,14 @@ class EtcdCluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
-    made = EtcdCluster(tmp_path)
+def cluster(tmp_path: Path) -> Iterator[ClusterOverEtcd]:
+    made = ClusterOverEtcd(tmp_path)
     made.begin()
     yield made
     made.end()
 
 
-def test_servers_alone_are_started_and_etcd_decides(cluster: EtcdCluster) -> None:
+def test_servers_alone_are_started_and_etcd_decides(cluster: ClusterOverEtcd) -> None:
     assert sorted(path.stem for path in (cluster.directory / "run").glob("*.pid")) == [
         "s0",
         "s1",

@@ -23,7 +23,7 @@ from ares.registers.coverable import (
     write_versioned,
 )
 from ares.registers.operations import delete, read, write
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 ALL_SWITCHES = [
     Switches(piggyback, True, True, fast, optimised)
@@ -43,7 +43,7 @@ LARGE = b"0123456789" * 10_000
 @both
 @every
 def test_a_version_is_covered_once(initial, switches):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     one, other = world.client(switches), world.client(switches)
     found = one.run(read_versioned(one.view, "k"))
     assert (found.tag, found.value) == (TAG_ZERO, TOMBSTONE)
@@ -66,7 +66,7 @@ def test_a_version_is_covered_once(initial, switches):
 @every
 def test_nothing_is_a_version_too(initial, switches):
     """`None`: the object is absent, whether never written or deleted."""
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     client = world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"made", None))
     assert made.changed
@@ -87,7 +87,7 @@ def test_nothing_is_a_version_too(initial, switches):
 @both
 @every
 def test_a_tombstone_is_a_version_like_any_other(initial, switches):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     one, other = world.client(switches), world.client(switches)
     made = one.run(write_versioned(one.view, "k", b"made", None))
     gone = one.run(write_versioned(one.view, "k", TOMBSTONE, made.tag))
@@ -108,7 +108,7 @@ def test_a_tombstone_is_a_version_like_any_other(initial, switches):
 @both
 @every
 def test_an_empty_value_is_a_value(initial, switches):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     client = world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"", None))
     assert client.run(write_versioned(client.view, "k", b"x", None)) == CoverableResult(
@@ -124,7 +124,7 @@ def test_a_version_that_never_was(initial, switches):
 
     A read with such a version gets the present version and the value.
     """
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     client = world.client(switches)
     made = client.run(write(client.view, "k", LARGE))
     for never in (Tag(99, 1), Tag(1, 99), Tag(1, 0), TAG_ZERO):
@@ -138,7 +138,7 @@ def test_a_version_that_never_was(initial, switches):
 @both
 @every
 def test_a_new_object_takes_one_round(initial, switches):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     one, other = world.client(switches), world.client(switches)
     before = one.session._last_call
     tag = one.run(create(one.view, "new", LARGE))
@@ -166,7 +166,7 @@ def half_write(world, client, value, version, reach):
 
 @every
 def test_after_an_unknown_outcome_a_retry_tells_what_became_of_it(switches):
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     client = world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"made", None))
     half_write(world, client, b"half", made.tag, {"s0"})
@@ -181,7 +181,7 @@ def test_after_an_unknown_outcome_a_retry_tells_what_became_of_it(switches):
 
 @every
 def test_after_an_unknown_outcome_that_came_to_nothing_a_retry_takes_another_version(switches):
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     client, other = world.client(switches), world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"made", None))
     half_write(world, client, b"half", made.tag, {"s0"})
@@ -195,7 +195,7 @@ def test_after_an_unknown_outcome_that_came_to_nothing_a_retry_takes_another_ver
 
 
 def test_a_created_object_of_unknown_outcome():
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     client = world.client()
     world.hold = lambda source, target, message: isinstance(message, PutData) and target != "s0"
     with pytest.raises(Unavailable):
@@ -210,7 +210,7 @@ def test_concurrent_writes_over_one_version_may_both_succeed_and_none_is_torn():
     """Weak coverability: for this reason a versioned write is not compare-and-swap."""
     outcomes = set()
     for seed in range(60):
-        world = World(ABD, range(3), seed)
+        world = ProtocolWorld(ABD, range(3), seed)
         clients = [world.client() for _ in range(2)]
         pendings = [
             client.start(write_versioned(client.view, "k", bytes([client.id]), None))

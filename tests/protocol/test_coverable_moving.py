@@ -16,9 +16,9 @@ from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.registers.coverable import create, cvr_read, read_versioned, write_versioned
 from ares.registers.operations import read
+from tests.protocol.protocol_world import ProtocolWorld, servers
 from tests.protocol.test_coverable import LARGE
 from tests.protocol.test_held import Traffic
-from tests.protocol.world import World, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))
 EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 4)
@@ -34,7 +34,7 @@ def test_a_version_outlives_its_configuration(switches):
 
     The old servers are gone afterwards.
     """
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client, mover, other = world.client(switches), world.client(switches), world.client(switches)
     traffic = Traffic(world)
     made = client.run(write_versioned(client.view, "k", LARGE, None))
@@ -79,7 +79,7 @@ def pending(world, mover, wished):
 @every
 @pytest.mark.parametrize("wished", [EC, EC2], ids=["ec", "ec2"])
 def test_beside_a_pending_reconfiguration(switches, wished):
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client, mover, next_mover, other = (world.client(switches) for _ in range(4))
     traffic = Traffic(world)
     made = client.run(write_versioned(client.view, "k", LARGE, None))
@@ -108,7 +108,7 @@ def test_what_is_remembered_of_one_configuration_is_not_known_of_the_next(fast):
     The reader writes the version to c1, since a later client may not ask c0. With fast reads the
     mover does this.
     """
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client, mover = world.client(Switches(fast_read=fast)), world.client()
     traffic = Traffic(world)
     made = client.run(write_versioned(client.view, "k", LARGE, None))
@@ -128,7 +128,7 @@ def test_an_object_made_in_a_configuration_that_is_being_left(switches):
     The client learns of the successor from the answers to put-data, or (plain) from the round
     after.
     """
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client, mover, other = world.client(switches), world.client(switches), world.client(switches)
     mover.run(reconfigure(mover.view, EC))
     tag = client.run(create(client.view, "new", LARGE))
@@ -147,7 +147,7 @@ def test_an_object_made_in_a_configuration_that_is_being_left(switches):
 @every
 def test_a_client_whose_configuration_is_dead_is_shown_the_way(switches):
     """The client's rounds end with Superseded; its memory still saves the transfer."""
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client, mover = world.client(switches), world.client(switches)
     made = client.run(write_versioned(client.view, "k", LARGE, None))
     mover.run(reconfigure(mover.view, EC2))
@@ -167,7 +167,7 @@ def test_random_schedules_keep_versions_in_order(seed):
 
     This holds in every order of messages. The operation covers no older version.
     """
-    world = World(C0, range(7), seed)
+    world = ProtocolWorld(C0, range(7), seed)
     rng = world.rng
     clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(5)))) for _ in range(5)]
     plans = [
@@ -236,7 +236,7 @@ def test_random_schedules_keep_versions_in_order(seed):
 
 def test_the_successor_of_a_single_server_is_told_to_a_quorum_before_a_version_is_covered():
     """Rule R3 holds for versioned writes as for other writes."""
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client, mover = world.client(), world.client()
     made = client.run(write_versioned(client.view, "k", b"made", None))
     world.hold = lambda source, target, message: (

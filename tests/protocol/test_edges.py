@@ -18,7 +18,7 @@ from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
 from ares.registers.survey import describe_servers
 from ares.replica.replica import Replica
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))
 EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
@@ -27,7 +27,7 @@ C0 = ABD.at(DEFAULT_DOMAIN, 0)
 
 @pytest.fixture
 def world():
-    return World(C0, range(7))
+    return ProtocolWorld(C0, range(7))
 
 
 def drain(world):
@@ -272,7 +272,7 @@ def partial(world, reach):
 @pytest.mark.parametrize("size", [100, 100_000])
 def test_the_version_alone_needs_no_k_elements(size):
     c0 = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 1).at(DEFAULT_DOMAIN, 0)
-    world = World(c0, range(5))
+    world = ProtocolWorld(c0, range(5))
     client = world.client()
     tag = client.run(write(client.view, "k", b"v" * size))
     partial(world, {"s0", "s1"})

@@ -28,7 +28,7 @@ from ares.model.errors import BadBlock, ObjectNotFound
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData
 from ares.model.tag import TAG_ZERO
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 from tests.simulation.file_controls import (
     collections_without_a_fence,
     fences_beside_young_blocks,
@@ -82,7 +82,7 @@ def with_orphan(seed):
 
     The collector has the highest id.
     """
-    world = World(C0, range(3), seed)
+    world = ProtocolWorld(C0, range(3), seed)
     writer, reader, collector = world.client(), world.client(), world.client()
     _, state = writer.run(put(writer, None, OLD))
     lost = block_name(state.genesis.file, BlockId(9, 9))

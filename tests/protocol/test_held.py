@@ -11,8 +11,8 @@ from ares.model.value import WITHHELD
 from ares.reconfig.view import Switches
 from ares.registers.coverable import CoverableResult, cvr_read, read_versioned, write_versioned
 from ares.registers.operations import read, write
+from tests.protocol.protocol_world import ProtocolWorld
 from tests.protocol.test_coverable import ABD, EC, LARGE, both, every
-from tests.protocol.world import World
 
 ELEMENT = len(LARGE) // 3 + 200
 """Bound for the bytes of a coded element."""
@@ -46,7 +46,7 @@ class Traffic:
 @both
 @every
 def test_an_unchanged_value_does_not_travel(initial, switches):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     writer, reader = world.client(switches), world.client(switches)
     traffic = Traffic(world)
     writer.run(write_versioned(writer.view, "k", LARGE, None))
@@ -67,7 +67,7 @@ def test_an_unchanged_value_does_not_travel(initial, switches):
 @both
 @every
 def test_a_covering_write_moves_its_own_value_only(initial, switches):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     client = world.client(switches)
     traffic = Traffic(world)
     made = client.run(write_versioned(client.view, "k", LARGE, None))
@@ -83,7 +83,7 @@ def test_a_covering_write_moves_its_own_value_only(initial, switches):
 
 @both
 def test_a_changed_value_travels(initial):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     writer, reader = world.client(), world.client()
     traffic = Traffic(world)
     made = writer.run(write_versioned(writer.view, "k", LARGE, None))
@@ -104,7 +104,7 @@ def test_put_data_is_left_out_for_a_version_known_to_be_at_a_quorum(initial, opt
     With the optimised DAPs, a read writes back only versions that this client has not seen at a
     quorum.
     """
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     writer, reader = (
         world.client(Switches(fast_read=False, optimised=optimised)) for _ in range(2)
     )
@@ -123,7 +123,7 @@ def test_a_version_that_is_held_but_not_at_a_quorum_is_written_back(initial):
 
     The reader must not take this copy for the register's value.
     """
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     writer, reader, judge = world.client(), world.client(), world.client()
     reach = {"s0"} if initial is ABD else {"s0", "s1", "s2"}
     world.hold = lambda source, target, message: (
@@ -148,7 +148,7 @@ def test_a_write_in_progress_does_not_make_a_held_value_travel():
 
     The version held is still the latest.
     """
-    world = World(EC, range(5))
+    world = ProtocolWorld(EC, range(5))
     client, other = world.client(), world.client()
     traffic = Traffic(world)
     made = client.run(write_versioned(client.view, "k", LARGE, None))
@@ -167,7 +167,7 @@ def test_a_write_in_progress_does_not_make_a_held_value_travel():
 
 
 def test_a_value_that_is_forgotten_travels_again():
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     client = world.client()
     traffic = Traffic(world)
     client.run(write_versioned(client.view, "k", LARGE, None))

@@ -22,8 +22,8 @@ from ares.reconfig.view import Switches
 from ares.registers.operations import read, stat, write
 from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import ConfigurationUsage, JournalUsage
+from tests.protocol.protocol_world import ProtocolClient, ProtocolWorld, servers
 from tests.protocol.test_side_by_side import C0, NEW, drain, pending_move
-from tests.protocol.world import Client, World, servers
 
 ABD0 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
 EC0 = Configuration.ec(servers(0, 1, 2, 3), 2, 3).at(DEFAULT_DOMAIN, 0)
@@ -49,14 +49,14 @@ class Schedule:
 
     def __init__(self, seed: int) -> None:
         initial = EC0 if seed % 3 == 0 else ABD0
-        self.world = World(initial, range(8), seed)
+        self.world = ProtocolWorld(initial, range(8), seed)
         self.rng = self.world.rng
         self.targets = TARGETS[: 1 + seed % 2]
         self.floor = self._client_run(lambda client: write(client.view, KEY, b"0"))
         self.writer, self.mover = self.world.client(), self.world.client()
         self.world.hold, self.world.watch = self._late(self.rng, initial)
 
-    def _client_run(self, operation: Callable[[Client], Any]) -> Tag:
+    def _client_run(self, operation: Callable[[ProtocolClient], Any]) -> Tag:
         client = self.world.client()
         tag: Tag = client.run(operation(client))
         return tag
@@ -155,7 +155,7 @@ def test_what_came_to_a_server_after_the_successor_is_written_back(careless):
     The writer stops after this.
     """
     with preceding_whatever_came_when() if careless else nullcontext():
-        world = World(C0, range(7))
+        world = ProtocolWorld(C0, range(7))
     client, mover, writer = (world.client() for _ in range(3))
     tag = client.run(write(client.view, "k", b"v"))
     late, dead = {"s1", "s2"}, {"s2"}

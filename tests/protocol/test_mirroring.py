@@ -33,7 +33,7 @@ from ares.registers.mirroring import (
 )
 from ares.registers.operations import delete, read, write
 from ares.registers.survey import NamesPage, list_objects
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 C0 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
 ELSEWHERE = Configuration.ec(servers(3, 4, 5, 6), 2, 3)
@@ -43,7 +43,7 @@ FAST = 1e12
 
 @pytest.fixture
 def world():
-    return World(C0, range(7))
+    return ProtocolWorld(C0, range(7))
 
 
 def mirror_of(client):
@@ -330,7 +330,7 @@ def test_two_that_copy_beside_writers_keep_what_records_promise(seed):
     The mirror has all versions that were completed before the record's pass began, and no object of
     the mirror goes back.
     """
-    world = World(C0, range(7), seed)
+    world = ProtocolWorld(C0, range(7), seed)
     rng = random.Random(seed)
     users, copiers, reader = (
         [world.client() for _ in range(2)],

@@ -14,7 +14,7 @@ from ares.model.tag import TAG_ZERO
 from ares.model.value import TOMBSTONE
 from ares.reconfig.view import Switches
 from ares.registers.operations import delete, read, stat, write
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 ALL_SWITCHES = [Switches(*flags) for flags in itertools.product([True, False], repeat=4)]
 
@@ -33,7 +33,7 @@ INITIALS = [abd(0, 1, 2), ec(0, 1, 2, 3, 4)]
 @pytest.mark.parametrize("switches", ALL_SWITCHES)
 @pytest.mark.parametrize("initial", INITIALS, ids=["abd", "ec"])
 def test_written_values_are_read_by_another_client(initial, switches):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     writer, reader = world.client(switches), world.client(switches)
     assert reader.run(read(reader.view, "k")).value is TOMBSTONE
     for value in (b"", b"x", b"hello", b"z" * 100_000):
@@ -49,7 +49,7 @@ def test_written_values_are_read_by_another_client(initial, switches):
 
 @pytest.mark.parametrize("initial", INITIALS, ids=["abd", "ec"])
 def test_one_crash_is_survived_and_two_are_not(initial):
-    world = World(initial, range(5))
+    world = ProtocolWorld(initial, range(5))
     client = world.client()
     world.down = {ServerId("s0")}
     for number in range(5):
@@ -63,7 +63,7 @@ def test_one_crash_is_survived_and_two_are_not(initial):
 
 
 def test_a_write_that_failed_half_way_says_so_and_its_tag_is_not_used_again():
-    world = World(abd(0, 1, 2), range(3))
+    world = ProtocolWorld(abd(0, 1, 2), range(3))
     client = world.client()
     first = client.run(write(client.view, "k", b"first"))
     world.hold = lambda source, target, message: isinstance(message, PutData) and target != "s0"
@@ -80,7 +80,7 @@ def test_a_write_that_failed_half_way_says_so_and_its_tag_is_not_used_again():
 
 
 def test_an_interrupted_write_spends_its_tag():
-    world = World(abd(0, 1, 2), range(3))
+    world = ProtocolWorld(abd(0, 1, 2), range(3))
     client = world.client()
     world.hold = lambda source, target, message: isinstance(message, PutData)
     pending = client.start(write(client.view, "k", b"cancelled"))
@@ -93,7 +93,7 @@ def test_an_interrupted_write_spends_its_tag():
 
 
 def test_writes_of_one_object_by_one_client_wait_for_each_other():
-    world = World(abd(0, 1, 2), range(3))
+    world = ProtocolWorld(abd(0, 1, 2), range(3))
     client = world.client()
     key = (DEFAULT_DOMAIN, "k")
     pendings = [
@@ -106,7 +106,7 @@ def test_writes_of_one_object_by_one_client_wait_for_each_other():
 def test_fast_read_takes_one_round_and_plain_read_two():
     rounds = {}
     for fast in (True, False):
-        world = World(abd(0, 1, 2), range(3))
+        world = ProtocolWorld(abd(0, 1, 2), range(3))
         client = world.client(Switches(fast_read=fast))
         client.run(write(client.view, "k", b"v"))
         before = client.session._last_call
@@ -116,7 +116,7 @@ def test_fast_read_takes_one_round_and_plain_read_two():
 
 
 def test_read_writes_back_what_is_not_at_a_quorum():
-    world = World(abd(0, 1, 2), range(3))
+    world = ProtocolWorld(abd(0, 1, 2), range(3))
     writer, reader = world.client(), world.client()
     world.hold = lambda source, target, message: isinstance(message, PutData) and target != "s0"
     writer.start(write(writer.view, "k", b"v"))
@@ -132,7 +132,7 @@ def test_read_writes_back_what_is_not_at_a_quorum():
 
 
 def test_ec_large_elements_come_from_k_servers_only():
-    world = World(ec(0, 1, 2, 3, 4), range(5))
+    world = ProtocolWorld(ec(0, 1, 2, 3, 4), range(5))
     client = world.client()
     client.run(write(client.view, "k", b"x" * 300_000))
     seen = []
@@ -148,7 +148,7 @@ def test_ec_more_than_delta_partial_writes_never_make_a_read_go_back():
 
     The reader must not settle for the version before.
     """
-    world = World(ec(0, 1, 2, 3, 4, delta=1), range(5))
+    world = ProtocolWorld(ec(0, 1, 2, 3, 4, delta=1), range(5))
     writer, reader = world.client(), world.client()
     writer.run(write(writer.view, "k", b"old"))
     world.down = {ServerId("s4")}
@@ -174,7 +174,7 @@ def test_ec_more_than_delta_partial_writes_never_make_a_read_go_back():
 
 
 def test_a_flipped_bit_counts_as_missing():
-    world = World(ec(0, 1, 2, 3, 4), range(5))
+    world = ProtocolWorld(ec(0, 1, 2, 3, 4), range(5))
     client = world.client()
     client.run(write(client.view, "k", b"payload" * 10))
     hosting = next(iter(world.replicas["s1"]._hosted.values()))
@@ -191,14 +191,14 @@ def test_a_flipped_bit_counts_as_missing():
 
 
 def test_version_of_an_object_never_written():
-    world = World(abd(0, 1, 2), range(3))
+    world = ProtocolWorld(abd(0, 1, 2), range(3))
     client = world.client()
     found = client.run(stat(client.view, "nothing"))
     assert (found.tag, found.value, found.length) == (TAG_ZERO, TOMBSTONE, -1)
 
 
 def test_duplicated_and_late_replies_are_harmless():
-    world = World(abd(0, 1, 2), range(3))
+    world = ProtocolWorld(abd(0, 1, 2), range(3))
     client = world.client()
     for number in range(20):
         client.run(write(client.view, "k", bytes([number])))
@@ -207,7 +207,7 @@ def test_duplicated_and_late_replies_are_harmless():
 
 
 def test_lost_messages_are_sent_again():
-    world = World(abd(0, 1, 2), range(3))
+    world = ProtocolWorld(abd(0, 1, 2), range(3))
     client = world.client()
     pending = client.start(write(client.view, "k", b"v"))
     world.flights.clear()

@@ -11,7 +11,7 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import View
 from ares.registers.operations import read, write
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))
 EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
@@ -22,7 +22,7 @@ OTHER = EC.at(DEFAULT_DOMAIN, 0)
 
 @pytest.fixture
 def world():
-    return World(C0, range(7))
+    return ProtocolWorld(C0, range(7))
 
 
 def state(world):

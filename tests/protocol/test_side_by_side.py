@@ -25,7 +25,7 @@ from ares.reconfig.traversal import read_config
 from ares.reconfig.view import Switches
 from ares.registers.operations import delete, read, write
 from ares.registers.survey import list_objects
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 from tests.simulation.controls import early_answers_that_count
 
 OLD, NEW = Configuration.abd(servers(0, 1, 2)), Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
@@ -43,7 +43,7 @@ def pending_move(value=b"v"):
 
     A client knows both configurations.
     """
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client, mover = world.client(), world.client()
     tag = client.run(write(client.view, "k", value))
 
@@ -76,7 +76,7 @@ def test_both_are_asked_before_either_has_answered(operation):
 
 
 def test_one_configuration_is_asked_without_a_fan():
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client = world.client()
     effects = read(client.view, "k")
     assert not isinstance(next(effects), Together)
@@ -209,7 +209,7 @@ def test_a_small_object_moves_in_one_look_and_one_put(value, fetched):
 
     A small value comes with the first look.
     """
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client, mover = world.client(), world.client()
     client.run(write(client.view, "k", value))
     looks = []

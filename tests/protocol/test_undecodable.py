@@ -23,7 +23,7 @@ from ares.reconfig.view import Switches
 from ares.registers.coverable import read_versioned, write_versioned
 from ares.registers.operations import delete, read, stat, write
 from ares.registers.survey import list_objects
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 DELTA = 1
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, DELTA)
@@ -77,7 +77,7 @@ def spoil(request):
 
 @pytest.fixture
 def world():
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client = world.client()
     for name in [*GOOD, "bad"]:
         client.run(write(client.view, name, b"value"))

@@ -13,7 +13,7 @@ from ares.model.tag import Tag, TagSource
 from ares.model.value import TOMBSTONE
 from ares.registers.coverable import CoverableResult, cvr_read, cvr_write
 from ares.registers.operations import delete, read, write
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 from tests.simulation.controls import numbers_forgotten_by_the_first_to_end
 
 ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
@@ -67,7 +67,7 @@ def side_by_side(c0, seed):
     Some are cancelled, and some servers are silent for a while. Return the tags of completed
     operations, the result of a later read, and the values of all tags.
     """
-    world = World(c0, range(5), seed)
+    world = ProtocolWorld(c0, range(5), seed)
     values, rng = watch_tags(world), world.rng
     clients = [world.client(), world.client()]
     running, owners = [], []
@@ -119,7 +119,7 @@ def test_numbers_are_remembered_until_nobody_can_miss_them():
 
 
 def test_nothing_is_kept_of_what_completed():
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     client = world.client()
     for number in range(100):
         client.run(write(client.view, f"k{number}", b"v"))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from .logs import write
+from .operation_logs import write
 
 BEGIN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 
 from ares.cli.main import run as ares_cli
 from ares.results.importing import ImportReport
-from tests.results.logs import imported, own, rows, write
+from tests.results.operation_logs import imported, own, rows, write
 
 ABOUT = {"scenario": "s", "algorithm": "ABD", "servers": 3, "iteration": 1}
 _COUNTS = (

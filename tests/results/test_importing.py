@@ -12,7 +12,7 @@ import pytest
 from ares.platform.interpreter import python
 from ares.results import importing
 from ares.results.log_file import LINE_BYTES_MAX
-from tests.results.logs import content, figures, imported, line, own, rows, write
+from tests.results.operation_logs import content, figures, imported, line, own, rows, write
 
 
 def test_a_run_of_our_own_with_all_that_belongs_to_it(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ KILLED_AFTER_CALLS = """
 import os, signal, sys
 from pathlib import Path
 from ares.results import importing
-from tests.results.logs import imported
+from tests.results.operation_logs import imported
 
 left = int(sys.argv[3])
 

@@ -26,7 +26,7 @@ from ares.model.errors import BadInput
 from ares.results import influx
 from ares.results.database import ResultsFailed, opened
 from tests.ports import free_addresses
-from tests.results.logs import imported, line, own, rows, write
+from tests.results.operation_logs import imported, line, own, rows, write
 
 VICTORIA = shutil.which("victoria-metrics")
 READY_S = 30

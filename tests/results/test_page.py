@@ -20,8 +20,8 @@ from ares.results.over_time import _members
 from ares.results.page import render
 from ares.results.summary import summarise
 
-from . import logs
-from .logs import DATA
+from . import operation_logs
+from .operation_logs import DATA
 from .runs_on_disk import line, some_runs, span, write_run
 
 FIGURES = {
@@ -49,7 +49,7 @@ def page_of(path: Path) -> str:
 
 def imported(tmp_path: Path, top: Path) -> Path:
     path = tmp_path / "results.db"
-    logs.imported(path, top)
+    operation_logs.imported(path, top)
     return path
 
 
@@ -464,7 +464,7 @@ def test_runs_of_the_same_name_from_two_places_are_told_apart(tmp_path):
             / "filesizeRedisW"
             / "logs_filesizeRedisW_65536_11-1-0_1"
         )
-        logs.write(run / "user-1-x.log", logs.line("write", at_s, dsmm=False))
+        operation_logs.write(run / "user-1-x.log", operation_logs.line("write", at_s, dsmm=False))
     data = data_of(page_of(imported(tmp_path, tmp_path)))
     assert len({run["path"] for run in data["runs"]}) == len(data["runs"]) == 2
     assert [

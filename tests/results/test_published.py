@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from ares.cli.main import app
 from ares.results.run_description import describe
 from ares.results.summary import SUMMARY_COLUMNS, cell
-from tests.results.logs import DATA, INVENTORY, figures, imported, line, rows, write
+from tests.results.operation_logs import DATA, INVENTORY, figures, imported, line, rows, write
 
 
 @pytest.mark.skipif(

@@ -10,7 +10,7 @@ import pytest
 from ares.cli.main import run
 from ares.results import database
 from tests.ports import free_addresses
-from tests.results.logs import content, imported, own, rows, write
+from tests.results.operation_logs import content, imported, own, rows, write
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

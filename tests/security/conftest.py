@@ -8,7 +8,7 @@ import pytest
 from ares.net import native
 from ares.security import clients_file
 
-from .cluster import SecureCluster
+from .secure_cluster import SecureCluster
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from ares.model.errors import Unavailable
 from ares.model.identity import ServerId
 from ares.net.zmtp.frames import framed, greeting
 
-from .cluster import SecureCluster, within
+from .secure_cluster import SecureCluster, within
 
 REFUSAL = framed(b"\x05ERROR\x03400")
 """Refusal of an unknown key; no part of it is secret or signed."""

@@ -22,7 +22,7 @@ from ares.net.transports import connections, listener_at
 from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey, keyed
 
-from .cluster import WAIT_S_MAX, within
+from .secure_cluster import WAIT_S_MAX, within
 
 S0 = ServerId("s0")
 ATTEMPTS = 2000
@@ -41,7 +41,7 @@ class Doorkeeper:
         return key in self.known
 
 
-class Server:
+class GuardedServer:
     """A listener behind a lock that acknowledges all messages.
 
     ``clients`` is the transport of its clients.
@@ -99,9 +99,9 @@ def known() -> SecretKey:
     params=[("native", "native"), ("native", "libzmq"), ("libzmq", "native"), ("libzmq", "libzmq")],
     ids=" to ".join,
 )
-async def server(request: pytest.FixtureRequest, known: SecretKey) -> AsyncIterator[Server]:
+async def server(request: pytest.FixtureRequest, known: SecretKey) -> AsyncIterator[GuardedServer]:
     clients, transport = request.param
-    made = Server(known, transport, clients)
+    made = GuardedServer(known, transport, clients)
     made.address = await made.listener.serve(made.handle)
     yield made
     await made.listener.close()
@@ -109,7 +109,7 @@ async def server(request: pytest.FixtureRequest, known: SecretKey) -> AsyncItera
 
 @contextlib.asynccontextmanager
 async def client_of(
-    server: Server, key: SecretKey | None, server_key: str = ""
+    server: GuardedServer, key: SecretKey | None, server_key: str = ""
 ) -> AsyncIterator[Client]:
     made = Client(keyed(server.address, server_key or server.key.public), key, server.clients)
     yield made
@@ -117,7 +117,7 @@ async def client_of(
 
 
 async def test_a_known_key_gets_in_and_is_known_by_every_batch(
-    server: Server, known: SecretKey
+    server: GuardedServer, known: SecretKey
 ) -> None:
     async with client_of(server, known) as client:
         assert await client.ask() == Ack(CallId(1), None)
@@ -127,7 +127,7 @@ async def test_a_known_key_gets_in_and_is_known_by_every_batch(
         assert sender.key == known.public
 
 
-async def test_an_unknown_key_is_told_and_its_messages_reach_nobody(server: Server) -> None:
+async def test_an_unknown_key_is_told_and_its_messages_reach_nobody(server: GuardedServer) -> None:
     async with client_of(server, SecretKey.generate()) as stranger:
         reply = await stranger.ask()
         assert isinstance(reply, Refused)
@@ -137,7 +137,7 @@ async def test_an_unknown_key_is_told_and_its_messages_reach_nobody(server: Serv
     assert server.senders == []
 
 
-async def test_a_client_that_was_turned_away_tries_again_by_itself(server: Server) -> None:
+async def test_a_client_that_was_turned_away_tries_again_by_itself(server: GuardedServer) -> None:
     late = SecretKey.generate()
     async with client_of(server, late) as client:
         assert isinstance(await client.ask(), Refused)
@@ -150,7 +150,9 @@ async def test_a_client_that_was_turned_away_tries_again_by_itself(server: Serve
         await within(served())
 
 
-async def test_a_server_with_another_key_is_not_spoken_to(server: Server, known: SecretKey) -> None:
+async def test_a_server_with_another_key_is_not_spoken_to(
+    server: GuardedServer, known: SecretKey
+) -> None:
     """The server's key is no verdict on this client: the server may also be crashing repeatedly."""
     async with client_of(server, known, SecretKey.generate().public) as client:
 
@@ -215,7 +217,7 @@ async def test_a_client_of_another_mechanism_is_told(
     await listener.close()
 
 
-async def test_a_client_without_a_key_gets_nothing(server: Server) -> None:
+async def test_a_client_without_a_key_gets_nothing(server: GuardedServer) -> None:
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger = 0
         socket.connect(f"tcp://{server.address}")
@@ -235,7 +237,7 @@ async def test_a_client_whose_key_is_revoked_is_hung_up_on(
     Servers on libzmq keep such connections, and refuse their messages.
     """
     monkeypatch.setattr(native, "ROLL_CALL_S", 0.02)
-    server = Server(known, "native", clients)
+    server = GuardedServer(known, "native", clients)
     server.address = await server.listener.serve(server.handle)
     other = SecretKey.generate()
     server.doorkeeper.known.add(other.public)
@@ -255,7 +257,7 @@ async def test_a_client_whose_key_is_revoked_is_hung_up_on(
     await server.listener.close()
 
 
-async def test_a_client_cannot_say_itself_who_it_is(server: Server) -> None:
+async def test_a_client_cannot_say_itself_who_it_is(server: GuardedServer) -> None:
     """The user id comes from the doorkeeper, whatever the client claims."""
     key = SecretKey.generate()
     server.doorkeeper.known.add(key.public)
@@ -285,7 +287,7 @@ async def test_without_a_doorkeeper_nobody_gets_in(
         authenticator.close()
 
     monkeypatch.setattr(Authenticator, "__init__", gone)
-    server = Server(known, "libzmq", "libzmq")
+    server = GuardedServer(known, "libzmq", "libzmq")
     server.address = await server.listener.serve(server.handle)
     async with client_of(server, known) as client:
         for call in range(25):
@@ -300,7 +302,9 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many: int) -> None:
+async def attempt(
+    context: zmq.Context[zmq.Socket[bytes]], server: GuardedServer, many: int
+) -> None:
     """Connect `many` times with an unknown key."""
     for _ in range(many // AT_ONCE):
         stranger, sockets, before = SecretKey.generate(), [], server.doorkeeper.refused
@@ -327,7 +331,7 @@ async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many:
 async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(
     known: SecretKey, transport: TransportName
 ) -> None:
-    server = Server(known, transport)
+    server = GuardedServer(known, transport)
     server.address = await server.listener.serve(server.handle)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     async with client_of(server, known) as client:

@@ -38,7 +38,7 @@ from ares.security.certificates import Signer
 from ares.security.keys import SigningKey
 from ares.security.roles import Admission
 
-from .cluster import TIMEOUT_S, SecureCluster, within
+from .secure_cluster import TIMEOUT_S, SecureCluster, within
 
 ENTRY = ObjectName(f"{DIRECTORY_PREFIX}photos")
 

@@ -23,7 +23,7 @@ from ares.replica.configuration_state import ConfigurationState
 from ares.security.keys import SecretKey, write_secret
 from ares.server.storage_server import StorageServer
 
-from .cluster import SecureCluster, within
+from .secure_cluster import SecureCluster, within
 
 WISHED = Configuration.abd(["s1", "s2", "s3"])
 

@@ -10,13 +10,13 @@ from ares.model.messages import Introduce
 from ares.model.numbers import POSITION_MAX
 from ares.sharedlog.log_operations import Follower, decided_end
 
+from .chain_clients import C0, ClientLog
 from .chains import NAMES, call, chain
-from .clients import C0, Log
 
 
 @pytest.fixture
 def log():
-    return Log()
+    return ClientLog()
 
 
 def test_append_read_tail_follow_and_trim(log):
@@ -57,7 +57,7 @@ def test_conditional_appends_in_the_past_and_beyond(log):
 
 
 def test_reads_from_the_tail(log):
-    log = Log(reads_from_tail=True)
+    log = ClientLog(reads_from_tail=True)
     log.append(b"a")
     log.asked.clear()
     assert log.do(log.session.operations.read(0)) == b"a"
@@ -92,7 +92,7 @@ def test_a_reconfiguration_moves_everything_and_every_operation_goes_on(log):
     on = log.session.operations
     log.append(b"a", b"b")
     wished = chain(servers=("s3", "s4", "s5"))
-    other = Log(first_id=100)
+    other = ClientLog(first_id=100)
     other.nodes, other.table = log.nodes, log.table
     made = log.do(on.reconfigure(wished), timeout_s=30.0)
     assert (made.index, made.start, made.server_ids) == (1, 2, ("s3", "s4", "s5"))

@@ -8,11 +8,11 @@ from ares.model.log_messages import EACH_MAX, EachRead, LogEntries, ReadEach, Re
 from ares.model.work import entries_bulk
 from ares.sharedlog.quick_reads import QuickReads, ReadOptions
 
+from .chain_clients import C0, ClientLog
 from .chains import call
-from .clients import C0, Log
 
 
-class Reader(Log):
+class Reader(ClientLog):
     """A reader; ``told`` has the results in the order of their ends."""
 
     def __init__(self) -> None:

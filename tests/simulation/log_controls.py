@@ -441,7 +441,7 @@ BY_HAND = (
     older_rows_believed,
     rows_of_a_node_that_does_not_know_the_successor,
 )
-"""Controls that random schedules seldom meet: see tests/sharedlog/test_log_controls.py."""
+"""Controls that random schedules seldom meet: see tests/sharedlog/test_node_controls.py."""
 
 FIRST_SEEDS: dict[Callable[[], Any], int] = {
     end_of_a_node_that_was_not_sealed: 0,

@@ -14,7 +14,7 @@ from ares.fragment.block import genesis_name
 from ares.model.tag import Tag
 from ares.registers.coverable import CoverableResult
 from tests.fragment.memory_blocks import TICK_S, MemoryBlocks
-from tests.fragment.memory_world import World, whole_chunks
+from tests.fragment.memory_world import BlockWorld, whole_chunks
 from tests.simulation.file_controls import overtaken_runs_that_are_deleted
 
 
@@ -45,7 +45,7 @@ def _third_builds_on_the_overtaken():
     w1's insertion lands, w3 sees it and begins to write over it; w2's lands, over the same version
     as w1's; w1 looks; w3's lands.
     """
-    world = World(ticks_max=1)
+    world = BlockWorld(ticks_max=1)
     w1, w2, w3 = (world.client() for _ in range(3))
     base = w1.make(whole_chunks(1, 600))
     for client, lands, told in ((w1, 10, 80), (w2, 60, 60), (w3, 100, 100)):

@@ -17,8 +17,8 @@ from .test_curve import CLIENT, SERVER, STRANGER, client_of
 from .wires import (
     S0,
     WAIT_S_MAX,
-    Client,
     Everybody,
+    WireClient,
     acknowledge,
     get_tag,
     nothing_stays,
@@ -48,7 +48,7 @@ async def test_heartbeats_of_libzmq_are_answered_in_secret() -> None:
 async def test_a_connection_that_is_sent_something_made_up_is_cut_and_the_others_are_not() -> None:
     listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
     address = keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public)
-    clients = [Client(ZmtpConnections(CLIENT)) for _ in range(2)]
+    clients = [WireClient(ZmtpConnections(CLIENT)) for _ in range(2)]
     for client in clients:
         client.connections.learn(S0, address)
         await client.ask(S0, [get_tag(1)])
@@ -63,7 +63,7 @@ async def test_a_connection_that_is_sent_something_made_up_is_cut_and_the_others
 
 async def test_small_frames_of_a_batch_leave_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
-    client = Client(ZmtpConnections(CLIENT))
+    client = WireClient(ZmtpConnections(CLIENT))
     client.connections.learn(
         S0, keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public)
     )
@@ -87,7 +87,7 @@ async def test_what_follows_a_message_that_could_not_be_sent_whole_is_not_taken_
     None
 ):
     listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
-    client = Client(ZmtpConnections(CLIENT))
+    client = WireClient(ZmtpConnections(CLIENT))
     client.connections.learn(
         S0, keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public)
     )

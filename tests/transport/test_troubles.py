@@ -22,7 +22,7 @@ from ares.net.zmtp.frames import framed, greeting
 from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey, keyed
 
-from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, until
+from .wires import S0, WAIT_S_MAX, Everybody, WireClient, acknowledge, get_tag, until
 
 KEY, SERVER_KEY = SecretKey.generate(), SecretKey.generate()
 
@@ -30,8 +30,8 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def client_of(address: str, secret: SecretKey | None = None) -> AsyncIterator[Client]:
-    client = Client(ZmtpConnections(secret))
+async def client_of(address: str, secret: SecretKey | None = None) -> AsyncIterator[WireClient]:
+    client = WireClient(ZmtpConnections(secret))
     client.connections.learn(S0, address)
     yield client
     await client.connections.close()
@@ -45,7 +45,7 @@ async def answering(talk: Talk, port: int = 0) -> AsyncIterator[str]:
     server.close()
 
 
-async def trouble_of(client: Client) -> str:
+async def trouble_of(client: WireClient) -> str:
     """Post repeatedly, and return the trouble."""
     async with asyncio.timeout(WAIT_S_MAX):
         while S0 not in client.connections.troubles:
@@ -287,7 +287,7 @@ async def test_an_address_that_is_none_is_told() -> None:
 
 async def test_over_libzmq_a_connection_that_is_refused_is_only_silent() -> None:
     """The reason is not reported by libzmq; docs/transport.md."""
-    client = Client(ZmqConnections())
+    client = WireClient(ZmqConnections())
     client.connections.learn(S0, free_address())
     client.connections.post(S0, [get_tag(1)])
     await asyncio.sleep(0.2)

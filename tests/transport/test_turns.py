@@ -82,7 +82,7 @@ class Steps:
             callback()
 
 
-class Recording(BatchListener):
+class RecordingBatches(BatchListener):
     """A listener that records replies by sender, a list for each sending."""
 
     def __init__(
@@ -116,7 +116,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Steps:
 
 
 @pytest.fixture
-def listener(loop: Steps) -> Recording:
+def listener(loop: Steps) -> RecordingBatches:
     def slowly(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         replies: list[AnyMessage] = []
         for message in messages:
@@ -124,7 +124,7 @@ def listener(loop: Steps) -> Recording:
             replies.append(Ack(message.call, None))
         return replies
 
-    return Recording(loop, slowly)
+    return RecordingBatches(loop, slowly)
 
 
 def asks(first: int, count: int) -> list[AnyMessage]:
@@ -135,7 +135,7 @@ def describe(call: int) -> AnyMessage:
     return Describe(CallId(call), brief=True)
 
 
-def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
+def test_others_are_served_between(loop: Steps, listener: RecordingBatches) -> None:
     listener.receive("greedy", asks(0, MUCH))
     for call in range(MUCH):
         if not loop.soon:
@@ -167,7 +167,7 @@ def test_the_work_that_a_server_counts_ends_a_turn(
             replies.append(Ack(message.call, None))
         return replies
 
-    listener = Recording(loop, counts)
+    listener = RecordingBatches(loop, counts)
     asked = [kind(call) for call in range(10)]
     listener.receive("greedy", *([message] for message in asked) if apart else [asked])
     while loop.soon:
@@ -176,7 +176,7 @@ def test_the_work_that_a_server_counts_ends_a_turn(
 
 
 def test_what_requests_bring_counts(loop: Steps) -> None:
-    listener = Recording(
+    listener = RecordingBatches(
         loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
     )
     listener.receive("greedy", [WriteConfig(CallId(n), C0.id, AHEAD) for n in range(200)])
@@ -189,7 +189,7 @@ def test_what_requests_bring_counts(loop: Steps) -> None:
 
 def test_many_clients_that_come_at_once_share_a_round(loop: Steps) -> None:
     """Earlier releases gave each batch a turn at once, and the next client waited for all."""
-    listener = Recording(
+    listener = RecordingBatches(
         loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
     )
     for number in range(20):
@@ -217,7 +217,7 @@ def test_a_large_batch_is_decoded_in_the_turns_in_which_it_is_answered(
 ) -> None:
     """Earlier releases decoded the whole batch before the answer to the first message."""
     decoded: list[int] = []
-    listener = Recording(
+    listener = RecordingBatches(
         loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
     )
     listener.seen = lambda sender, messages: decoded.append(len(messages))
@@ -232,7 +232,7 @@ def test_a_large_batch_is_decoded_in_the_turns_in_which_it_is_answered(
 
 
 def test_what_comes_before_a_bad_request_in_a_large_batch_is_answered(loop: Steps) -> None:
-    listener = Recording(
+    listener = RecordingBatches(
         loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
     )
     [good] = encode(appends(1))
@@ -248,7 +248,7 @@ def test_what_comes_before_a_bad_request_in_a_large_batch_is_answered(loop: Step
     assert [reply.reason for reply in refused] == [Reason.BAD_REQUEST]
 
 
-def test_those_in_line_take_turns(loop: Steps, listener: Recording) -> None:
+def test_those_in_line_take_turns(loop: Steps, listener: RecordingBatches) -> None:
     for sender in ("a", "b", "c"):
         listener.receive(sender, asks(0, MUCH))
     listener.sent.clear()
@@ -257,7 +257,7 @@ def test_those_in_line_take_turns(loop: Steps, listener: Recording) -> None:
     assert [sender for sender, _ in listener.sent] == ["a", "b", "c", "a", "b", "c"]
 
 
-def test_a_turn_spans_all_that_came_together(loop: Steps, listener: Recording) -> None:
+def test_a_turn_spans_all_that_came_together(loop: Steps, listener: RecordingBatches) -> None:
     """Otherwise a client with thousands of small batches would have thousands of turns at once."""
     listener.receive("greedy", *[asks(call, 1) for call in range(MUCH)])
     assert len(listener.calls("greedy")[0]) <= IN_A_TURN
@@ -267,7 +267,7 @@ def test_a_turn_spans_all_that_came_together(loop: Steps, listener: Recording) -
 
 
 def test_a_turn_has_so_many_messages_however_fast_they_are_answered(loop: Steps) -> None:
-    listener = Recording(
+    listener = RecordingBatches(
         loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
     )
     listener.receive("greedy", asks(0, 4096))
@@ -279,7 +279,7 @@ def test_a_turn_has_so_many_messages_however_fast_they_are_answered(loop: Steps)
 
 
 def test_what_comes_from_one_in_line_waits_its_turn_and_is_dropped_beyond_the_bound(
-    loop: Steps, listener: Recording
+    loop: Steps, listener: RecordingBatches
 ) -> None:
     listener.receive("greedy", asks(0, MUCH))
     for number in range(LINE_BATCHES_MAX + 10):
@@ -293,7 +293,9 @@ def test_what_comes_from_one_in_line_waits_its_turn_and_is_dropped_beyond_the_bo
     assert listener.calls("greedy")[-1] == [5]
 
 
-def test_nobody_has_a_turn_while_requests_are_kept_away(loop: Steps, listener: Recording) -> None:
+def test_nobody_has_a_turn_while_requests_are_kept_away(
+    loop: Steps, listener: RecordingBatches
+) -> None:
     listener.receive("greedy", asks(0, MUCH))
     listener.pause()
     for _ in range(3):
@@ -306,7 +308,7 @@ def test_nobody_has_a_turn_while_requests_are_kept_away(loop: Steps, listener: R
 
 
 def test_what_a_client_that_left_had_in_line_is_carried_out(
-    loop: Steps, listener: Recording
+    loop: Steps, listener: RecordingBatches
 ) -> None:
     listener.receive("greedy", asks(0, MUCH))
     assert listener._standing_bytes > 0
@@ -318,7 +320,7 @@ def test_what_a_client_that_left_had_in_line_is_carried_out(
 
 
 def test_of_too_many_clients_that_left_the_oldest_are_forgotten(
-    loop: Steps, listener: Recording
+    loop: Steps, listener: RecordingBatches
 ) -> None:
     clients = [f"client {number}" for number in range(LEFT_MAX + 3)]
     for client in clients:
@@ -332,7 +334,7 @@ def test_of_too_many_clients_that_left_the_oldest_are_forgotten(
     assert (listener._left, listener._standing_bytes) == ({}, 0)
 
 
-class Overtaking(Recording):
+class Overtaking(RecordingBatches):
     """A control: batches that come later are answered before those in line."""
 
     def _join(
@@ -343,14 +345,14 @@ class Overtaking(Recording):
         self._lines[sender] = waiting
 
 
-class Forgetful(Recording):
+class Forgetful(RecordingBatches):
     """A control: what a client had in line is lost when the client leaves."""
 
     def _leave(self, sender: Sender) -> None:
         self._give_up(sender)
 
 
-class Repeating(Recording):
+class Repeating(RecordingBatches):
     """A control: the rest of a turn begins with a request that was answered."""
 
     def _line_up(self, sender: Sender, line: UnansweredRequests) -> None:
@@ -360,16 +362,16 @@ class Repeating(Recording):
         super()._line_up(sender, line)
 
 
-@pytest.mark.parametrize("kind", [Recording, Overtaking, Forgetful, Repeating])
+@pytest.mark.parametrize("kind", [RecordingBatches, Overtaking, Forgetful, Repeating])
 def test_deferred_requests_keep_their_order_and_none_is_lost_or_repeated(
-    loop: Steps, kind: type[Recording]
+    loop: Steps, kind: type[RecordingBatches]
 ) -> None:
     """Random batches of several clients, some of which leave; controls break the rule."""
     broken = sum(not keeps_order(loop, kind, random.Random(seed)) for seed in range(40))
-    assert (broken > 0) is (kind is not Recording)
+    assert (broken > 0) is (kind is not RecordingBatches)
 
 
-def keeps_order(loop: Steps, kind: type[Recording], rng: random.Random) -> bool:
+def keeps_order(loop: Steps, kind: type[RecordingBatches], rng: random.Random) -> bool:
     order: dict[Sender, list[int]] = defaultdict(list)
 
     def handle(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
@@ -412,7 +414,7 @@ def test_a_handler_that_fails_has_dropped_the_rest(
                 raise ZeroDivisionError
         return []
 
-    listener = Recording(loop, handle)
+    listener = RecordingBatches(loop, handle)
     listener.receive("client", [kind(call) for call in range(40)])
     while loop.soon:
         loop.step()
@@ -423,7 +425,7 @@ def test_a_handler_that_fails_has_dropped_the_rest(
 def test_what_a_handler_does_not_take_is_for_the_next_turn(
     loop: Steps, kind: Callable[[int], AnyMessage]
 ) -> None:
-    listener = Recording(
+    listener = RecordingBatches(
         loop, lambda sender, messages: [Ack(message.call, None) for message in islice(messages, 3)]
     )
     listener.receive("client", [kind(call) for call in range(8)])
@@ -472,7 +474,7 @@ def test_a_batch_of_requests_with_large_replies_is_answered_in_pieces(
 
         return host.handle(sender, slowly())
 
-    listener = Recording(loop, handle)
+    listener = RecordingBatches(loop, handle)
     listener.receive("greedy", [request_] * 64)
     while loop.soon:
         loop.step()

@@ -19,7 +19,7 @@ from ares.model.tag import TAG_ZERO
 from ares.model.units import MIB
 from ares.net.libzmq import ZmqListener
 
-from .wires import S0, WAIT_S_MAX, Client, Server, ZmqWire, acknowledge, get_tag, until
+from .wires import S0, WAIT_S_MAX, WireClient, WireServer, ZmqWire, acknowledge, get_tag, until
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x04\x29\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
@@ -27,7 +27,7 @@ LARGE_FRAME = b"\x02"
 
 
 async def raw_connection(
-    server: Server, payload: bytes
+    server: WireServer, payload: bytes
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, port = server.address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -35,7 +35,7 @@ async def raw_connection(
     return reader, writer
 
 
-async def shaken_hands(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def shaken_hands(server: WireServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Make a connection and finish ZeroMQ's handshake, step by step as the server expects."""
     reader, writer = await raw_connection(server, GREETING[:10])
     await reader.readexactly(10)
@@ -199,7 +199,7 @@ def test_what_waits_leaves_before_what_is_posted_later() -> None:
     address = wire.fresh_address()
     with asyncio.Runner() as runner, zmq.Context() as context, context.socket(zmq.ROUTER) as router:
 
-        async def begin() -> Client:
+        async def begin() -> WireClient:
             client = wire.connect(address)
             client.connections.post(S0, [get_tag(1)])
             await asyncio.sleep(0.01)

@@ -39,7 +39,16 @@ from ares.net.zmtp.frames import (
 from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey, keyed
 
-from .wires import S0, WAIT_S_MAX, Client, Server, acknowledge, get_tag, nothing_stays, until
+from .wires import (
+    S0,
+    WAIT_S_MAX,
+    WireClient,
+    WireServer,
+    acknowledge,
+    get_tag,
+    nothing_stays,
+    until,
+)
 
 GREETING_BYTES = 64
 
@@ -256,7 +265,7 @@ async def test_our_client_talks_to_a_router_of_libzmq() -> None:
     context = zmq.asyncio.Context()
     socket = context.socket(zmq.ROUTER)
     port = socket.bind_to_random_port("tcp://127.0.0.1")
-    client = Client(ZmtpConnections())
+    client = WireClient(ZmtpConnections())
     client.connections.learn(S0, f"127.0.0.1:{port}")
     try:
         async with asyncio.timeout(WAIT_S_MAX):
@@ -291,13 +300,13 @@ def test_what_is_no_name_of_a_site_is_none() -> None:
 async def test_a_server_is_told_where_a_client_is(keys: bool) -> None:
     own, theirs = SecretKey.generate(), SecretKey.generate()
     lock = Lock(own, Everybody()) if keys else None  # type: ignore[arg-type]
-    server = Server(ZmtpListener("127.0.0.1:0", lock), acknowledge)
+    server = WireServer(ZmtpListener("127.0.0.1:0", lock), acknowledge)
     address = await server.listener.serve(server.handle)
     secret = theirs if keys else None
     clients = [
-        Client(ZmtpConnections(secret, "nantes")),
-        Client(ZmtpConnections(secret)),
-        Client(ZmqConnections(secret)),
+        WireClient(ZmtpConnections(secret, "nantes")),
+        WireClient(ZmtpConnections(secret)),
+        WireClient(ZmqConnections(secret)),
     ]
     try:
         for call, client in enumerate(clients):
@@ -357,7 +366,7 @@ async def test_who_says_nothing_keeps_nobody_out() -> None:
     """
     listener = ZmtpListener("127.0.0.1:0", limits=Limits(connections=3))
     address = await listener.serve(lambda _, messages: acknowledge(messages))
-    clients = [Client(ZmtpConnections()) for _ in range(2)]
+    clients = [WireClient(ZmtpConnections()) for _ in range(2)]
     try:
         silent = [await raw(address, b"") for _ in range(3)]
         await until(lambda: len(listener.connections) == 3)
@@ -432,7 +441,7 @@ async def test_a_handshake_that_does_not_come_ends_the_connection(
 async def test_a_paused_listener_takes_nothing_and_loses_nothing() -> None:
     listener = ZmtpListener("127.0.0.1:0")
     address = await listener.serve(lambda _, messages: acknowledge(messages))
-    client = Client(ZmtpConnections())
+    client = WireClient(ZmtpConnections())
     client.connections.learn(S0, address)
     try:
         await client.ask(S0, [get_tag(1)])
@@ -493,7 +502,7 @@ async def test_others_are_served_while_many_small_frames_are_taken_apart() -> No
     """Earlier releases parsed and refused all frames of a read before another client's answer."""
     listener, many = ZmtpListener("127.0.0.1:0"), 60_000
     address = await listener.serve(lambda _, messages: acknowledge(list(messages)))
-    other = Client(ZmtpConnections())
+    other = WireClient(ZmtpConnections())
     other.connections.learn(S0, address)
     try:
         async with asyncio.timeout(WAIT_S_MAX):
@@ -518,7 +527,7 @@ async def test_a_server_that_hangs_up_is_tried_ever_slower() -> None:
         writer.close()
 
     server = await asyncio.start_server(slam, "127.0.0.1", 0)
-    client = Client(ZmtpConnections())
+    client = WireClient(ZmtpConnections())
     client.connections.learn(S0, "{}:{}".format(*server.sockets[0].getsockname()))
     try:
         client.connections.post(S0, [get_tag(1)])
@@ -540,7 +549,7 @@ async def test_a_server_that_says_nothing_is_let_go_when_the_client_closes() -> 
         writer.close()
 
     server = await asyncio.start_server(mute, "127.0.0.1", 0)
-    client = Client(ZmtpConnections())
+    client = WireClient(ZmtpConnections())
     client.connections.learn(S0, "{}:{}".format(*server.sockets[0].getsockname()))
     try:
         client.connections.post(S0, [get_tag(1)])
@@ -553,7 +562,7 @@ async def test_a_server_that_says_nothing_is_let_go_when_the_client_closes() -> 
 
 async def test_batches_that_one_read_brings_are_answered_in_one() -> None:
     listener = ZmtpListener("127.0.0.1:0")
-    client = Client(ZmtpConnections())
+    client = WireClient(ZmtpConnections())
     client.connections.learn(S0, await listener.serve(lambda _, messages: acknowledge(messages)))
     await client.ask(S0, [get_tag(0)])
     for call in range(1, 11):
@@ -569,7 +578,7 @@ async def test_batches_that_one_read_brings_are_answered_in_one() -> None:
 
 async def test_what_is_posted_over_a_connection_that_asyncio_ends_is_kept() -> None:
     listener = ZmtpListener("127.0.0.1:0")
-    client = Client(ZmtpConnections())
+    client = WireClient(ZmtpConnections())
     client.connections.learn(S0, await listener.serve(lambda _, messages: acknowledge(messages)))
     await client.ask(S0, [get_tag(0)])
     ours = client.connections._links[S0]._latest  # type: ignore[attr-defined]

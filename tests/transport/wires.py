@@ -57,7 +57,7 @@ async def nothing_stays(listener: ZmtpListener, provoke: Callable[[], object]) -
         gc.enable()
 
 
-class Server:
+class WireServer:
     """A listener that records requests and answers with ``answer``."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Server:
         return self.answer(batch)
 
 
-class Client:
+class WireClient:
     """Connections that record deliveries."""
 
     def __init__(self, connections: Connections) -> None:
@@ -145,15 +145,15 @@ class Wire:
         self,
         address: str = "",
         answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]] = acknowledge,
-    ) -> Server:
-        server = Server(self.make_listener(address or self.fresh_address()), answer)
+    ) -> WireServer:
+        server = WireServer(self.make_listener(address or self.fresh_address()), answer)
         server.address = await server.listener.serve(server.handle)
         self._closing.push_async_callback(server.listener.close)
         return server
 
-    def connect(self, *servers: Server | str) -> Client:
+    def connect(self, *servers: WireServer | str) -> WireClient:
         """Make a client that knows the servers as s0, s1, ..."""
-        client = Client(self.make_connections())
+        client = WireClient(self.make_connections())
         for number, server in enumerate(servers):
             client.connections.learn(
                 ServerId(f"s{number}"),
@@ -186,7 +186,7 @@ class InprocWire(Wire):
         self, address: str, batches: Sequence[Sequence[Frame]], replies: int
     ) -> list[AnyMessage]:
         connections = self.make_connections()
-        client = Client(connections)
+        client = WireClient(connections)
         for frames in batches:
             self.network.carry_request(address, _Origin(connections, S0), frames)
         await until(lambda: len(client.received) >= replies)

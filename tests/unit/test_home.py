@@ -66,7 +66,7 @@ class Killed(BaseException):
     """A stand-in for the end of the process."""
 
 
-class Disk:
+class HomeDisk:
     """The steps by which files become durable, in order.
 
     The process is killed after ``after`` steps.
@@ -102,7 +102,7 @@ def test_the_claim_is_synced_before_it_counts_and_before_the_directory_stops_bei
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        disk = Disk(tmp_path, patch)
+        disk = HomeDisk(tmp_path, patch)
         prepare(tmp_path / "data/s0")
         assert [step for step in disk.steps if "mkdir" not in step] == [
             *(
@@ -114,7 +114,7 @@ def test_the_claim_is_synced_before_it_counts_and_before_the_directory_stops_bei
             ),
         ]
     with monkeypatch.context() as patch:
-        disk = Disk(tmp_path, patch)
+        disk = HomeDisk(tmp_path, patch)
         claim_identity(tmp_path / "data/s0", IDENTITY)
     assert disk.steps == [
         *("fsync /data/s0/identity.new", "replace /data/s0/identity", "fsync /data/s0"),
@@ -191,7 +191,7 @@ def kill_first_starts(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPa
         directory = tmp_path / str(after)
         prepare(directory)
         with monkeypatch.context() as patch:
-            Disk(tmp_path, patch, after)
+            HomeDisk(tmp_path, patch, after)
             try:
                 claimed = start(directory, IDENTITY, False)
             except Killed:
@@ -245,7 +245,7 @@ def test_preparing_that_is_killed_at_any_step_is_repeated(
     for after in range(100):
         directory = tmp_path / str(after)
         with monkeypatch.context() as patch:
-            Disk(tmp_path, patch, after)
+            HomeDisk(tmp_path, patch, after)
             try:
                 prepare(directory)
                 break
@@ -265,7 +265,7 @@ def test_a_server_that_forgets_and_is_killed_at_any_step_is_never_who_it_was(
         store_identity(directory, IDENTITY, False)
         (directory / "journal/kept").write_text("what it acknowledged")
         with monkeypatch.context() as patch:
-            Disk(tmp_path, patch, after)
+            HomeDisk(tmp_path, patch, after)
             try:
                 store_identity(directory, IDENTITY, True)
                 break

@@ -1,7 +1,7 @@
 """Pauses between two ticks: the next end is known, and a paused job continues alone."""
 
 from ares.engine.effects import Pause
-from tests.unit.rig import Rig, once, sleeper
+from tests.unit.session_rig import Rig, once, sleeper
 
 
 def test_nothing_pauses_at_first():

@@ -14,7 +14,7 @@ from ares.model.errors import ConfigurationRefused, NotAuthorized, Superseded, U
 from ares.model.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO
 
-from .rig import C, Rig, gather, once
+from .session_rig import C, Rig, gather, once
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from ares.engine.session import ASK_GRACE_S
 from ares.model.errors import ConnectionClosed, Unavailable, Uncertain
 from ares.model.messages import Ack
 
-from .rig import C, Rig, gather, once, sleeper
+from .session_rig import C, Rig, gather, once, sleeper
 
 
 @pytest.fixture

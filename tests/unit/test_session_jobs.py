@@ -11,7 +11,7 @@ from ares.model.configuration import Status, Successor
 from ares.model.errors import ConfigurationRefused, ConsensusUnavailable, Unavailable
 from ares.model.messages import Ack
 
-from .rig import C, Rig, gather, once, sleeper
+from .session_rig import C, Rig, gather, once, sleeper
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from ares.engine.session import HEDGE_USUAL, SESSION_TICK_S
 from ares.model.messages import Ack
 
-from .rig import C, Rig, once
+from .session_rig import C, Rig, once
 
 SERVERS = {"s0", "s1", "s2"}
 SLOW_S = 0.1

@@ -18,7 +18,7 @@ from ares.registers.operations import delete, read, write
 from ares.replica.configuration_state import BadElement, ConfigurationState
 from ares.replica.facts import ConfigurationRecord
 from ares.replica.replica import Replica
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 MEMBERS = servers(0, 1, 2)
 ABD = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
@@ -125,7 +125,7 @@ def test_a_length_that_the_data_can_have_is_taken(length, data):
 @pytest.fixture
 def frozen():
     """Make a world whose servers were started from the last release's stored state."""
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     for server in MEMBERS:
         replica = Replica(server.id, server.identity, ABD, lambda: NOW_S, journaled=True)
         replica.begin_restoring()
@@ -157,7 +157,7 @@ def test_nobody_gets_further_by_that_than_by_as_many_writes(frozen):
 
 
 def test_the_refusal_says_what_where_and_that_nothing_was_changed():
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     client = world.client()
     began = world.now
     with pytest.raises(
@@ -175,7 +175,7 @@ def test_the_refusal_says_what_where_and_that_nothing_was_changed():
 )
 def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
     """The tag is from a false server: such a number cannot even be written down."""
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     honest = world.client()
     honest.run(write(honest.view, "k", b"v"))
     for replica in world.replicas.values():
@@ -205,7 +205,7 @@ def test_an_answer_with_such_a_tag_leaves_nothing_behind_in_the_client():
 
     The false server does not answer this write.
     """
-    world = World(ABD, range(3))
+    world = ProtocolWorld(ABD, range(3))
     client = world.client()
     real = world.replicas["s0"].handle
 

@@ -8,7 +8,7 @@ import pytest
 from ares.engine.effects import Now, Pause, Together
 from ares.model.messages import Ack
 
-from .rig import Rig, once, sleeper
+from .session_rig import Rig, once, sleeper
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from ares.engine.effects import Pause, Together
 from ares.model.errors import ConfigurationRefused, Unavailable
 from ares.model.messages import Ack
 
-from .rig import Rig, once, sleeper
+from .session_rig import Rig, once, sleeper
 
 
 @pytest.fixture

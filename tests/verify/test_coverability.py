@@ -8,7 +8,7 @@ from msgspec import structs
 from ares.testing.verify.coverability import Fork, check_coverability
 from ares.testing.verify.history import dump, load
 
-from .coverable import is_possible
+from .coverable_histories import is_possible
 from .histories import atomic
 from .making import d, r, w
 

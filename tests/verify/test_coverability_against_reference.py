@@ -14,7 +14,7 @@ from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
 
-from .coverable import ambiguous, is_possible, simulated, spoilt
+from .coverable_histories import ambiguous, is_possible, simulated, spoilt
 
 ZERO = (0, 0)
 

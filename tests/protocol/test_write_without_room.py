@@ -17,7 +17,7 @@ from ares.reconfig.view import Switches
 from ares.registers.coverable import write_versioned
 from ares.registers.operations import delete, read, write
 from ares.replica.replica import Replica
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 C0 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
 ADVICE = "may have taken effect"
@@ -35,7 +35,7 @@ class Full(Replica):
 
 
 def world_with(full, kind=Full, seed=0):
-    world = World(C0, range(3), seed)
+    world = ProtocolWorld(C0, range(3), seed)
     for server in servers(*full):
         world.replicas[server.id] = kind(server.id, server.identity, C0)
     return world

@@ -17,7 +17,7 @@ from ares.server.storage_server import ServerParts, StorageServer
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 
-class Cluster:
+class InprocCluster:
     """Servers s0 to s6, of which the first three make c0.
 
     ``requests`` counts accepted requests; ``put_taken`` says that a put-data was accepted.

@@ -16,7 +16,7 @@ from ares.reconfig.view import Switches
 from ares.registers.operations import read, stat, write
 from ares.registers.survey import list_objects
 from ares.replica.replica import Replica
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))
 EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
@@ -27,7 +27,7 @@ ALL_SWITCHES = [Switches(*flags) for flags in itertools.product([True, False], r
 
 @pytest.mark.parametrize("switches", ALL_SWITCHES)
 def test_every_object_moves(switches):
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     mover, old, new = (
         world.client(switches),
         world.client(Switches(piggyback=False)),
@@ -51,7 +51,7 @@ def test_every_object_moves(switches):
 
 @pytest.mark.parametrize("gc", [True, False])
 def test_a_collected_configuration_holds_no_data_and_points_forward(gc):
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client = world.client(Switches(gc=gc))
     client.run(write(client.view, "k", b"v"))
     for wished in (EC, EC4, ABD):
@@ -71,7 +71,7 @@ def test_a_collected_configuration_holds_no_data_and_points_forward(gc):
 
 
 def test_tags_and_tombstones_move():
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client = world.client()
     tag = client.run(write(client.view, "k", b"v"))
     gone = client.run(write(client.view, "gone", TOMBSTONE))
@@ -82,7 +82,7 @@ def test_tags_and_tombstones_move():
 
 
 def test_an_object_already_in_the_new_configuration_is_skipped():
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     first, second = world.client(), world.client()
     first.run(write(first.view, "k", b"v"))
     finalizing = lambda message: isinstance(message, WriteConfig) and message.successor.finalized  # noqa: E731
@@ -101,7 +101,7 @@ def test_an_object_already_in_the_new_configuration_is_skipped():
 
 def test_two_reconfigurers_make_one_sequence_and_the_loser_is_told():
     for seed in range(40):
-        world = World(C0, range(7), seed)
+        world = ProtocolWorld(C0, range(7), seed)
         clients = [world.client(), world.client()]
         clients[0].run(write(clients[0].view, "k", b"v"))
         pendings = [
@@ -126,7 +126,7 @@ def test_two_reconfigurers_make_one_sequence_and_the_loser_is_told():
 def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
     """Both proposals have the same client: only a decided wish is `ours`."""
     for seed in range(20):
-        world = World(C0, range(7), seed)
+        world = ProtocolWorld(C0, range(7), seed)
         client, reader = world.client(), world.client()
         client.run(write(client.view, "k", b"v"))
         world.hold = lambda source, target, message: isinstance(message, WriteConfig)
@@ -147,7 +147,7 @@ def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
 
 def test_r1_the_published_counterexample_is_closed():
     """docs/protocol.md, Rules, R1: the writer's message reaches B after the mover looked at B."""
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     writer, mover, reader = world.client(), world.client(), world.client()
     writer.run(write(writer.view, "k", b"old"))
     world.hold = lambda source, target, message: (
@@ -180,7 +180,7 @@ def test_r1_the_published_counterexample_is_closed():
 
 
 def test_r2_a_second_successor_is_refused():
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client = world.client()
     client.run(put_config(C0, Successor(EC.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)))
     with pytest.raises(ConfigurationRefused, match="second decision"):
@@ -188,7 +188,7 @@ def test_r2_a_second_successor_is_refused():
 
 
 def test_r3_a_successor_seen_at_one_server_is_at_a_quorum_before_anyone_goes_there():
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client = world.client()
     target = EC.at(DEFAULT_DOMAIN, 1, C0.id)
     world.replicas["s1"]._hosted[C0.id].install(Successor(target, Status.PENDING))
@@ -211,7 +211,7 @@ def test_r3_a_successor_seen_at_one_server_is_at_a_quorum_before_anyone_goes_the
 
 
 def test_a_dead_retired_configuration_does_not_block():
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     mover, fresh = world.client(), world.client()
     mover.run(write(mover.view, "k", b"v"))
     world.hold = lambda source, target, message: isinstance(message, CollectConfig)
@@ -227,7 +227,7 @@ def test_a_dead_retired_configuration_does_not_block():
 
 
 def test_a_server_that_lost_its_memory_is_refused_and_comes_back_by_reconfiguration():
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     client = world.client()
     client.run(write(client.view, "k", b"v"))
     reborn = Server(ServerId("s0"), "host0:1", "f" * 32)
@@ -248,7 +248,7 @@ def test_random_schedules_keep_tag_order(seed):
 
     This holds in every order of messages. Every tag has a single value.
     """
-    world = World(C0, range(7), seed)
+    world = ProtocolWorld(C0, range(7), seed)
     rng = world.rng
     clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(4)))) for _ in range(5)]
     plans = [
@@ -315,7 +315,7 @@ def test_who_tries_again_finishes_what_is_pending_and_adds_nothing():
 
     Each attempt would leave a further configuration for all clients to visit.
     """
-    world = World(C0, range(7))
+    world = ProtocolWorld(C0, range(7))
     first, again, other = world.client(), world.client(), world.client()
     first.run(write(first.view, "k", b"v"))
     world.hold = lambda source, target, message: isinstance(message, PutData)

@@ -33,7 +33,7 @@ OTHERS = INITIAL.at("others", 0, INITIAL.id)
 UNKNOWN = INITIAL.at("unknown", 0, INITIAL.id)
 
 
-class World:
+class UsersWorld:
     """A server's replica with counts, and a clock of the test."""
 
     def __init__(self, sites=("nantes", "rennes")):
@@ -60,7 +60,7 @@ def asked(times, configuration=PHOTOS):
 
 
 def test_a_steady_rate_is_told_as_it_is():
-    world = World()
+    world = UsersWorld()
     for _ in range(600):
         world.ask("nantes", *asked(3))
         world.now += 0.1
@@ -68,7 +68,7 @@ def test_a_steady_rate_is_told_as_it_is():
 
 
 def test_users_that_left_are_soon_forgotten():
-    world = World()
+    world = UsersWorld()
     world.ask("nantes", *asked(1000))
     before = world.per_s()["nantes"]
     world.now += HALF_LIFE_S
@@ -80,7 +80,7 @@ def test_users_that_left_are_soon_forgotten():
 
 
 def test_only_reads_and_writes_of_what_is_here_count():
-    world = World()
+    world = UsersWorld()
     element = sealed(PHOTOS.id, "k", Tag(1, 1), 0, 1, (b"x",))
     moving = GetData(1, PHOTOS.id, "k", True, None, Successor(NEXT, Status.PENDING))
     world.ask(
@@ -104,7 +104,7 @@ def test_only_reads_and_writes_of_what_is_here_count():
 
 
 def test_requests_to_all_configurations_of_a_domain_count_and_the_newest_tells_its_size():
-    world = World()
+    world = UsersWorld()
     world.replica.introduce(NEXT)
     world.replica.handle(
         PutData(1, NEXT.id, "k", Tag(1, 1), sealed(NEXT.id, "k", Tag(1, 1), 0, 7, (b"x" * 7,)))
@@ -119,7 +119,7 @@ def test_requests_to_all_configurations_of_a_domain_count_and_the_newest_tells_i
 
 
 def test_a_site_that_the_cluster_file_does_not_name_is_not_counted():
-    world = World()
+    world = UsersWorld()
     for number in range(10_000):
         world.ask(f"site{number}", *asked(1))
     assert world.per_s() == {}
@@ -128,7 +128,7 @@ def test_a_site_that_the_cluster_file_does_not_name_is_not_counted():
 
 def test_more_than_so_many_pairs_are_not_counted_until_others_are_forgotten(monkeypatch):
     monkeypatch.setattr(users, "PAIRS_MAX", 3)
-    world = World(("a", "b", "c"))
+    world = UsersWorld(("a", "b", "c"))
     for site in ("a", "b", "c"):
         world.ask(site, *asked(1), *asked(1, INITIAL))
     assert sum(map(len, world.users._counts.values())) == world.users._pairs == 3
@@ -139,7 +139,7 @@ def test_more_than_so_many_pairs_are_not_counted_until_others_are_forgotten(monk
 
 @pytest.mark.parametrize("jump_s", [-1e6, 1e6, 1e300])
 def test_a_clock_that_jumps_makes_no_requests(jump_s):
-    world = World()
+    world = UsersWorld()
     world.ask("nantes", *asked(100))
     before = world.per_s()["nantes"]
     world.now += jump_s
@@ -151,7 +151,7 @@ def test_a_clock_that_jumps_makes_no_requests(jump_s):
 
 def test_a_batch_counts_as_a_whole_whatever_the_order_in_it():
     """Each of three domains gets a third if all are always asked together."""
-    world = World()
+    world = UsersWorld()
     world.replica.introduce(OTHERS)
     batch = [*asked(1, INITIAL), *asked(1), *asked(1, OTHERS)]
     for _ in range(30_000):
@@ -170,7 +170,7 @@ def test_a_batch_counts_as_a_whole_whatever_the_order_in_it():
     ],
 )
 def test_who_does_not_say_where_it_is_is_not_counted(sender):
-    world = World()
+    world = UsersWorld()
     world.users.seen(sender, asked(5))
     world.users.seen(SimpleNamespace(site="nantes"), [])
     assert world.per_s() == {}

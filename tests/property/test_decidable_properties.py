@@ -17,7 +17,7 @@ from ares.model.tag import TAG_ZERO, Tag
 ELEMENT = Element(0, 0, 0, ())
 
 
-class Cluster:
+class ModelCluster:
     """Servers, the puts at each, and the complete tags."""
 
     def __init__(self, configuration: Configuration) -> None:
@@ -71,7 +71,7 @@ def clusters(draw):
         )
     else:
         configuration = Configuration.abd(names, allow_no_faults=True)
-    cluster = Cluster(configuration)
+    cluster = ModelCluster(configuration)
     writes = draw(
         st.lists(
             st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**n - 1)), max_size=7
@@ -107,7 +107,7 @@ def test_the_answer_is_what_the_specification_says(drawn):
 
 def test_k_servers_may_have_dropped_what_k_others_never_had():
     """Two times k servers in a quorum: rare enough to be made by hand."""
-    cluster = Cluster(Configuration.ec([f"s{number}" for number in range(6)], 2, 1))
+    cluster = ModelCluster(Configuration.ec([f"s{number}" for number in range(6)], 2, 1))
     for tag, servers in [(1, range(6)), (5, [0, 1, 4, 5]), (8, [0]), (9, [0]), (6, [1]), (7, [1])]:
         for server in servers:
             cluster.put(Tag(tag, 1), server)
@@ -141,7 +141,7 @@ def published(lists: list[DataReply], k: int) -> Tag:
 
 def test_the_published_rule_loses_a_completed_write_when_more_than_delta_write():
     """Negative control: the specification detects this fault."""
-    cluster = Cluster(Configuration.ec([f"s{number}" for number in range(5)], 3, 1))
+    cluster = ModelCluster(Configuration.ec([f"s{number}" for number in range(5)], 3, 1))
     for tag, servers in [(1, range(5)), (2, range(4)), (3, [0]), (4, [0])]:
         for server in servers:
             cluster.put(Tag(tag, 1), server)

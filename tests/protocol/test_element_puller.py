@@ -26,7 +26,7 @@ from ares.server.element_puller import (
     PULLS_WAITING_MAX,
     ElementPuller,
 )
-from tests.protocol.world import World, servers
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2, 3, 4))
 ABD_MOVED = Configuration.abd(servers(3, 4, 5, 6, 7))
@@ -40,7 +40,7 @@ TAG = Tag(7, 1)
 
 def moved(source, target, value=LARGE, watch=lambda *_: None):
     """Return a world after a move, the mover, and the configuration in force."""
-    world = World(source.at(DEFAULT_DOMAIN, 0), range(8), seed=3)
+    world = ProtocolWorld(source.at(DEFAULT_DOMAIN, 0), range(8), seed=3)
     writer, mover = world.client(), world.client()
     for name in ("a", "b"):
         writer.run(write(writer.view, ObjectName(name), value))
@@ -104,7 +104,7 @@ def test_where_elements_are_the_same_each_server_asks_the_one_at_its_position():
 
 
 def test_what_servers_cannot_get_the_mover_carries():
-    world = World(EC.at(DEFAULT_DOMAIN, 0), range(8))
+    world = ProtocolWorld(EC.at(DEFAULT_DOMAIN, 0), range(8))
     writer, mover = world.client(), world.client()
     writer.run(write(writer.view, ObjectName("a"), LARGE))
     askers = list(world.askers.values())
@@ -118,7 +118,7 @@ def test_what_servers_cannot_get_the_mover_carries():
 # -- a server's part -------------------------------------------------------------------------------
 
 
-class Server:
+class PullingServer:
     """s5, with the orders to fetch that it got: ``fetches`` are (request, done)."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class Server:
 
 
 def test_a_version_is_fetched_once_for_all_that_ask_and_stored_as_if_put():
-    server = Server()
+    server = PullingServer()
     assert [server.ask(call=1), server.ask(call=1), server.ask(call=2, sender="another")] == [
         None
     ] * 3
@@ -174,7 +174,7 @@ def test_a_version_is_fetched_once_for_all_that_ask_and_stored_as_if_put():
 
 
 def test_what_cannot_be_had_is_refused_and_asked_for_once_more_later():
-    server = Server()
+    server = PullingServer()
     server.ask()
     server.fetches[0][1](None, "nobody has it")
     [(_, reply)] = server.told
@@ -186,14 +186,14 @@ def test_what_cannot_be_had_is_refused_and_asked_for_once_more_later():
 
 
 def test_an_element_that_does_not_belong_here_is_refused_as_if_put():
-    server = Server()
+    server = PullingServer()
     server.ask()
     server.fetches[0][1](server.element("another"), "")
     assert server.told[0][1].reason is Reason.BAD_ELEMENT
 
 
 def test_what_no_mover_asks_begins_nothing():
-    server = Server()
+    server = PullingServer()
     assert server.ask(configuration=b"?" * 16).reason is Reason.UNKNOWN_CONFIGURATION
     for source in (
         server.target,
@@ -209,7 +209,7 @@ def test_what_no_mover_asks_begins_nothing():
 
 
 def test_what_is_fetched_at_once_and_what_waits_is_bounded():
-    server = Server()
+    server = PullingServer()
     refused = [server.ask(f"o{number}") for number in range(PULLS_WAITING_MAX + 3)]
     assert len(server.fetches) == PULLS_AT_ONCE
     assert [reply.reason for reply in refused if reply is not None] == [Reason.NOT_BROUGHT] * 3
@@ -221,7 +221,7 @@ def test_what_is_fetched_at_once_and_what_waits_is_bounded():
 
 
 def test_fetches_that_are_refused_at_once_leave_no_slot_taken():
-    server = Server()
+    server = PullingServer()
     for number in range(PULLS_AT_ONCE):
         server.ask(f"slow{number}")
     slow, server.fetches = server.fetches, []
@@ -236,7 +236,7 @@ def test_fetches_that_are_refused_at_once_leave_no_slot_taken():
 
 
 def test_nothing_is_fetched_while_the_disk_has_too_much_to_do():
-    server = Server()
+    server = PullingServer()
     server.crowded = True
     server.ask()
     assert server.fetches == []
@@ -246,7 +246,7 @@ def test_nothing_is_fetched_while_the_disk_has_too_much_to_do():
 
 
 def test_what_the_mover_carried_meanwhile_is_not_fetched():
-    server = Server()
+    server = PullingServer()
     for number in range(PULLS_AT_ONCE):
         server.ask(f"slow{number}")
     server.ask("a")
@@ -281,7 +281,7 @@ def test_a_length_that_no_element_can_have_is_not_worked_on():
 
 
 def test_large_values_are_fetched_one_after_the_other():
-    server = Server()
+    server = PullingServer()
     for number in range(3):
         server.ask(f"o{number}", length=PULLED_BYTES_AT_ONCE - 1)
     assert len(server.fetches) == 1

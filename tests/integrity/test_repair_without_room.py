@@ -16,7 +16,7 @@ from ares.server.scrub import Scrubber, ScrubPlan
 
 from ..journal.serving import PHOTOS, put
 from ..journal.test_full_disk import SmallDisk
-from .rig import Server, anatomy, flip
+from .integrity_rig import RiggedServer, anatomy, flip
 
 
 def number_put(number):
@@ -41,7 +41,7 @@ def server(tmp_path, disk):
 
     The objects lie in the places in the same order.
     """
-    server = Server(tmp_path / "j", disk)
+    server = RiggedServer(tmp_path / "j", disk)
     server.ask(Introduce(1, PHOTOS))
     server.taken = 0
     while not isinstance(server.ask(number_put(server.taken))[0], Refused):
@@ -76,7 +76,7 @@ def delete(server, numbers):
 def assert_whole(server):
     assert (server.host.leaving, server.host.lacks_room, server.failures) == (0, False, [])
     assert all(verdict.whole for verdict in server.examine().values())
-    assert server.state == Server(server.directory).state
+    assert server.state == RiggedServer(server.directory).state
 
 
 def test_others_are_given_back_and_then_it_is_left(server):

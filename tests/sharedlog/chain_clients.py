@@ -14,7 +14,7 @@ C0 = chain()
 SOON_S = 5.0
 
 
-class Log:
+class ClientLog:
     """A client and the nodes, by hand. ``cut`` servers hear no messages."""
 
     def __init__(self, first_id=1, **options) -> None:

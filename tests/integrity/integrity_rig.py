@@ -37,7 +37,7 @@ class ManualLoop:
             self._calls.pop(0)()
 
 
-class Server:
+class RiggedServer:
     """A server of ``directory``, or of ``journal``."""
 
     def __init__(self, directory: Path, disk: Disk | None = None, journal=None) -> None:
@@ -121,7 +121,7 @@ def puts(count: int, seed: int):
 
 def story(directory: Path, count: int = 40, seed: int = 1):
     """Serve and stop; return the handled requests."""
-    server, requests = Server(directory), [Introduce(1, PHOTOS), *puts(count, seed)]
+    server, requests = RiggedServer(directory), [Introduce(1, PHOTOS), *puts(count, seed)]
     rng, position = random.Random(seed), 0
     while position < len(requests):
         some = rng.randint(1, BATCH_MAX)

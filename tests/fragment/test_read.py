@@ -24,7 +24,7 @@ from ares.model.value import TOMBSTONE, WITHHELD
 
 from .contents import changes, contents
 from .memory_blocks import MemoryBlocks
-from .memory_world import World, noise
+from .memory_world import BlockWorld, noise
 
 QUICK = settings(max_examples=40, deadline=None)
 
@@ -53,7 +53,7 @@ def hinted(world, parts):
 )
 def test_no_hint_and_no_memory_makes_a_reader_see_anything_else(data, edits, chance, seed):
     """Hints and memories are of any age, shuffled, with holes and with invented blocks."""
-    world = World(seed)
+    world = BlockWorld(seed)
     writer, reader = world.client(), world.client()
     state = writer.make(data)
     known = [None, state]
@@ -91,7 +91,7 @@ class Forgetful(MemoryBlocks):
 
 
 def test_control_a_memory_that_says_unchanged_is_seen():
-    world = World()
+    world = BlockWorld()
     writer, reader = world.client(), world.client()
     old = writer.make(b"old")
     writer.run(writer.update(old, b"new"))
@@ -106,7 +106,7 @@ def test_control_a_memory_that_says_unchanged_is_seen():
 
 
 def test_an_unchanged_file_moves_no_data():
-    world = World()
+    world = BlockWorld()
     writer, reader, data = world.client(), world.client(), noise(1, 20_000)
     writer.make(data)
     first = AssemblySink()
@@ -120,7 +120,7 @@ def test_an_unchanged_file_moves_no_data():
 
 
 def test_of_a_changed_file_what_changed_moves():
-    world = World()
+    world = BlockWorld()
     writer, reader, data = world.client(), world.client(), noise(2, 20_000)
     base = writer.make(data)
     first = AssemblySink()
@@ -136,7 +136,7 @@ def test_of_a_changed_file_what_changed_moves():
 
 
 def test_what_is_remembered_is_asked_for_at_once_though_the_hint_is_poor():
-    world = World(ticks_max=1)
+    world = BlockWorld(ticks_max=1)
     writer, reader = world.client(), world.client()
     state = writer.make(noise(20, 10_000))
     hinted(world, state.parts[:1])
@@ -150,7 +150,7 @@ def test_what_is_remembered_is_asked_for_at_once_though_the_hint_is_poor():
 
 def test_a_hinted_block_that_is_gone_does_not_matter():
     """An overtaken write leaves blocks in hints and in memories, and a collection removes them."""
-    world = World()
+    world = BlockWorld()
     writer, reader = world.client(), world.client()
     state = writer.make(noise(3, 3000))
     ghost = KnownBlock(writer.ids.next(), Tag(1, 1), 10, digest(b"ghost"), state.parts[1].id)
@@ -162,7 +162,7 @@ def test_a_hinted_block_that_is_gone_does_not_matter():
 
 
 def test_a_hole_and_a_cycle_are_named():
-    world = World()
+    world = BlockWorld()
     writer, reader = world.client(), world.client()
     state = writer.make(noise(4, 3000))
     name = block_name(state.genesis.file, state.parts[3].id)
@@ -186,7 +186,7 @@ def test_a_hole_and_a_cycle_are_named():
 
 
 def test_a_file_that_is_not_there():
-    world = World()
+    world = BlockWorld()
     reader, writer = world.client(), world.client()
     with pytest.raises(ObjectNotFound):
         reader.read()
@@ -201,7 +201,7 @@ def test_a_file_that_is_deleted_or_made_anew_under_a_reader():
     """The reader sees the old file, the new file, or no file; never a part, and never damage."""
     old, new, outcomes = noise(5, 3000), noise(6, 3000), set()
     for seed in range(80):
-        world = World(seed, ticks_max=4)
+        world = BlockWorld(seed, ticks_max=4)
         writer, reader = world.client(), world.client()
         state = writer.make(old)
 
@@ -226,7 +226,7 @@ def test_a_file_that_is_deleted_or_made_anew_under_a_reader():
 
 def test_a_reader_beside_writers_sees_whole_blocks():
     for seed in range(30):
-        world = World(seed, weak=True, ticks_max=3)
+        world = BlockWorld(seed, weak=True, ticks_max=3)
         writer, reader = world.client(), world.client()
         base = writer.make(noise(7, 3000))
         writing = writer.start(
@@ -247,7 +247,7 @@ def test_a_reader_beside_writers_sees_whole_blocks():
 
 
 def test_an_atomic_file_that_is_replaced_under_a_reader_again_and_again():
-    world = World()
+    world = BlockWorld()
     writer, reader = world.client(), world.client()
     state = writer.make(noise(10, 2000), atomic=True)
     reads = []
@@ -273,7 +273,7 @@ def test_an_atomic_file_that_is_replaced_under_a_reader_again_and_again():
 
 
 def test_progress_counts_blocks_and_bytes():
-    world = World()
+    world = BlockWorld()
     writer, reader, data = world.client(), world.client(), noise(11, 5000)
     state = writer.make(data)
     running = reader.start(reader.reading())
@@ -291,7 +291,7 @@ def test_progress_counts_blocks_and_bytes():
 
 def test_a_long_run_that_nobody_expected_keeps_little_in_memory():
     """While the walk fetches unexpected blocks, at most some windows of expected blocks arrive."""
-    world = World(ticks_max=1)
+    world = BlockWorld(ticks_max=1)
     writer, reader, data = world.client(), world.client(), noise(12, 120_000)
     base = writer.make(data)
     writer.run(writer.update(base, data[:300] + noise(13, 30_000) + data[300:]))
@@ -318,7 +318,7 @@ def test_a_long_run_that_nobody_expected_keeps_little_in_memory():
 
 
 def test_tag_zero_is_no_version_of_a_file():
-    world = World()
+    world = BlockWorld()
     reader = world.client()
     assert reader.new().tag == TAG_ZERO
     with pytest.raises(ObjectNotFound):

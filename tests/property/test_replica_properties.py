@@ -29,7 +29,7 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.replica.replica import Replica
 
 from .strategies import BY_TYPE, tags
-from .test_pointer import C0, moves_forward
+from .test_pointer_properties import C0, moves_forward
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
 INITIAL = Configuration.ec(MEMBERS, 3, 1).at(DEFAULT_DOMAIN, 3, C0.id)

@@ -21,7 +21,7 @@ from ares.model.identity import ServerId
 from ares.model.messages import ReadConfig
 from ares.security.clients_file import read_clients
 from ares.store.journal import format as journal_format
-from tests.journal.serving import Node, log_journal, put
+from tests.journal.journal_node import Node, log_journal, put
 
 ENTRY = (b"command", 1, 1)
 

@@ -23,14 +23,16 @@ from ares.net.libzmq import RECEIVED_BATCHES_MAX
 from ares.net.native import ZmtpListener
 
 from .test_zmq import LARGE_FRAME, hung_up, shaken_hands
-from .wires import S0, WAIT_S_MAX, Server, Wire, ZmqWire, acknowledge, get_tag, until
+from .wires import S0, WAIT_S_MAX, Wire, WireServer, ZmqWire, acknowledge, get_tag, until
 
 MORE = b"\x03"
 HANDSHAKE_BYTES_MAX = 1024
 
 
 @contextlib.asynccontextmanager
-async def serving(limits: Limits, data: bytes = b"") -> AsyncIterator[tuple[Server, ZmtpListener]]:
+async def serving(
+    limits: Limits, data: bytes = b""
+) -> AsyncIterator[tuple[WireServer, ZmtpListener]]:
     """Run a server with these limits; with ``data``, each answer has `data`."""
 
     def answer(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
@@ -44,7 +46,7 @@ async def serving(limits: Limits, data: bytes = b"") -> AsyncIterator[tuple[Serv
         ]
 
     listener = ZmtpListener("127.0.0.1:0", limits=limits)
-    server = Server(listener, answer)
+    server = WireServer(listener, answer)
     server.address = await listener.serve(server.handle)
     try:
         yield server, listener
@@ -84,7 +86,7 @@ async def test_one_connection_too_many_is_refused_until_another_has_left(
         links[1][1].close()
 
 
-async def send_for_ever(server: Server, head: bytes, stop_bytes: int) -> int:
+async def send_for_ever(server: WireServer, head: bytes, stop_bytes: int) -> int:
     """Send frames of an endless batch on a new connection until the server hangs up.
 
     Return the number of bytes sent.
@@ -134,7 +136,7 @@ async def test_batches_that_end_are_taken_however_many_bytes_they_are_together(
 
 @contextlib.asynccontextmanager
 async def deaf(
-    server: Server, clients: int, batches: int, requests: int = 1
+    server: WireServer, clients: int, batches: int, requests: int = 1
 ) -> AsyncIterator[None]:
     """Run clients that send ``requests`` in each batch, and read no replies."""
     with zmq.asyncio.Context() as context, contextlib.ExitStack() as sockets:
@@ -245,7 +247,7 @@ async def test_a_closed_server_can_be_resumed(wire: Wire, loop: int) -> None:
 async def test_who_leaves_in_the_middle_of_a_message_leaves_nothing(zmq_wire: ZmqWire) -> None:
     """This holds even while a timer for the handshake still refers to the connection."""
     listener = ZmtpListener("127.0.0.1:0")
-    server = Server(listener, acknowledge)
+    server = WireServer(listener, acknowledge)
     server.address = await listener.serve(server.handle)
     try:
         _, writer = await shaken_hands(server)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .playing import CHECKOUT, COLLECTION, MISSING, PLAYBOOKS, PROGRAMS, PYTHON, environment
+from .ansible_runs import CHECKOUT, COLLECTION, MISSING, PLAYBOOKS, PROGRAMS, PYTHON, environment
 
 pytest.importorskip("ansible.release", reason=MISSING)
 import yaml

@@ -30,9 +30,13 @@ def servers(*numbers: int) -> tuple[Server, ...]:
     )
 
 
-class Client:
+class ProtocolClient:
     def __init__(
-        self, world: "World", number: int, switches: Switches, initial: Configuration | None = None
+        self,
+        world: "ProtocolWorld",
+        number: int,
+        switches: Switches,
+        initial: Configuration | None = None,
     ) -> None:
         self.world = world
         self.id = ClientId(number)
@@ -72,7 +76,7 @@ class Pending:
         return self.value
 
 
-class World:
+class ProtocolWorld:
     """A world of servers and clients.
 
     Servers in ``down`` hear no messages. If ``hold(source, target, message)`` is true, the message
@@ -88,23 +92,23 @@ class World:
             server.id: Replica(server.id, server.identity, initial) for server in servers(*numbers)
         }
         self.decisions: DecisionTable[Configuration] = DecisionTable()
-        self.clients: list[Client] = []
+        self.clients: list[ProtocolClient] = []
         self.flights: list[tuple[Any, Any, list[bytes]]] = []
         self.down: set[ServerId] = set()
         self.hold: Callable[[Any, Any, AnyMessage], bool] = lambda *_: False
         self.watch: Callable[[Any, Any, AnyMessage], None] = lambda *_: None
         self.consensus_up = True
-        self.askers: dict[ServerId, Client] = {}
+        self.askers: dict[ServerId, ProtocolClient] = {}
         self.bringing = {server: self._bringing(server) for server in self.replicas}
 
     def client(
         self, switches: Switches | None = None, initial: Configuration | None = None
-    ) -> Client:
-        client = Client(self, len(self.clients) + 1, switches or Switches(), initial)
+    ) -> ProtocolClient:
+        client = ProtocolClient(self, len(self.clients) + 1, switches or Switches(), initial)
         self.clients.append(client)
         return client
 
-    def collect(self, client: Client) -> None:
+    def collect(self, client: ProtocolClient) -> None:
         """Take the messages that a session wants to send; each message travels separately."""
         session = client.session
         for server, messages in session.take_outbox().items():
@@ -148,7 +152,7 @@ class World:
         source, target, frames = flight
         for message in decode(frames):
             self.watch(source, target, message)
-        if isinstance(source, Client):
+        if isinstance(source, ProtocolClient):
             if target in self.down:
                 return True
             self.answer(target, source, decode(frames))
@@ -157,7 +161,9 @@ class World:
             self.collect(target)
         return True
 
-    def answer(self, server: ServerId, client: Client, requests: Sequence[AnyMessage]) -> None:
+    def answer(
+        self, server: ServerId, client: ProtocolClient, requests: Sequence[AnyMessage]
+    ) -> None:
         """Handle the requests, and send the replies."""
         replica, bringing = self.replicas[server], self.bringing[server]
         answers = [
@@ -170,7 +176,7 @@ class World:
             self.flights.append((server, client, encode(replies)))
 
     def _bringing(self, server: ServerId) -> ElementPuller:
-        asker = self.askers[server] = Client(self, 1000 + len(self.askers), Switches())
+        asker = self.askers[server] = ProtocolClient(self, 1000 + len(self.askers), Switches())
 
         def fetch(
             request: PullElement, target: Configuration, done: Callable[[Element | None, str], None]
@@ -185,7 +191,7 @@ class World:
             )
             self.collect(asker)
 
-        def respond(client: Client, replies: Sequence[AnyMessage]) -> None:
+        def respond(client: ProtocolClient, replies: Sequence[AnyMessage]) -> None:
             self.flights.append((server, client, encode(replies)))
 
         return ElementPuller(

@@ -25,7 +25,7 @@ from tests.inproc.network import InprocConnections, InprocListener, InprocNetwor
 WAIT_S_MAX = 60.0
 
 
-class Cluster:
+class IntegrityCluster:
     """Five servers of the same configuration, EC with k = 3 or ABD.
 
     ``hosts`` gives access to the hosts.

@@ -12,7 +12,7 @@ from ares.results.load_points import LoadFile, LoadPoint
 from ares.results.page import render
 from experiments.bench.measured_points import write_load
 
-from . import browser, logs
+from . import browser, operation_logs
 from .runs_on_disk import line, some_runs, write_run
 from .test_load_in_page import run_of, some_load
 from .test_page import data_of, imported, page_of
@@ -190,7 +190,7 @@ def test_lines_that_could_not_be_read_are_counted_by_file(tmp_path):
 def test_a_run_without_a_name_is_not_called_none(tmp_path, capsys):
     write_run(tmp_path / "runs" / "a", [line("read", "r", 0, 1)])
     path = tmp_path / "results.db"
-    logs.imported(path, tmp_path / "runs")
+    operation_logs.imported(path, tmp_path / "runs")
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE runs SET name = NULL, scenario = NULL")
     names: list[str] = []

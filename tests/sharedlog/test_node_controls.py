@@ -27,8 +27,8 @@ from tests.simulation.log_controls import (
     rows_of_a_node_that_does_not_know_the_successor,
 )
 
+from .chain_clients import ClientLog
 from .chains import CLIENT, NAMES, Wired, call, chain
-from .clients import Log
 
 C0 = chain()
 OTHER = ClientId(8)
@@ -98,7 +98,7 @@ def tail_by_one_who_knows_the_first_chain():
     The tail of the first chain was cut off when the chain was sealed, and the next chain has a new
     entry.
     """
-    log, c1 = Log(), chain(1, 1, APART)
+    log, c1 = ClientLog(), chain(1, 1, APART)
     log.append(b"x")
     log.nodes.run(without=("client",))
     for name in ("s0", "s1"):

@@ -20,7 +20,7 @@ from ares.model.errors import BadBlock, FileChanged, ObjectNotFound, Unavailable
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
 
-from .memory_world import World, noise
+from .memory_world import BlockWorld, noise
 
 
 def collected(client, grace_s=0):
@@ -52,7 +52,7 @@ def _holds_data(value):
 
 
 def test_list_files():
-    world = World()
+    world = BlockWorld()
     client = world.client()
     names = [f"a/{number:02}" for number in range(10)] + ["b", "\N{SNOWMAN}"]
     for name in names:
@@ -65,7 +65,7 @@ def test_list_files():
 
 @pytest.mark.parametrize("atomic", [False, True])
 def test_remove_leaves_nothing_and_moves_no_content(atomic):
-    world = World()
+    world = BlockWorld()
     client = world.client()
     client.make(noise(1, 20_000), atomic=atomic)
     other = client.make(b"other", file="g")
@@ -82,7 +82,7 @@ def test_remove_leaves_nothing_and_moves_no_content(atomic):
 
 def test_two_remove_the_same_file():
     for seed in range(20):
-        world = World(seed, weak=True)
+        world = BlockWorld(seed, weak=True)
         clients = [world.client(), world.client()]
         clients[0].make(noise(3, 2000))
         running = [
@@ -101,7 +101,7 @@ def test_remove_beside_a_put():
     """
     outcomes = set()
     for seed in range(100):
-        world = World(seed, ticks_max=3)
+        world = BlockWorld(seed, ticks_max=3)
         a, b = world.client(), world.client()
         atomic = bool(seed % 2)
         base = a.make(noise(4, 1500), atomic=atomic)
@@ -125,7 +125,7 @@ def test_remove_beside_a_write_of_the_same_version_tries_again():
 
     The file is therefore deleted again.
     """
-    world = World()
+    world = BlockWorld()
     client = world.client()
     base = client.make(noise(6, 1000))
     name = genesis_name("f")
@@ -154,7 +154,7 @@ def test_remove_beside_a_write_of_the_same_version_tries_again():
 
 
 def test_a_file_that_was_made_anew_meanwhile_stays_and_the_old_blocks_go():
-    world = World()
+    world = BlockWorld()
     client = world.client()
     old = client.make(noise(7, 1000))
 
@@ -177,7 +177,7 @@ def test_a_file_that_was_made_anew_meanwhile_stays_and_the_old_blocks_go():
 def test_a_removal_that_fails_says_how_far_it_came():
     outcomes = []
     for step in range(100):
-        world = World()
+        world = BlockWorld()
         client = world.client()
         client.make(noise(8, 1000))
         client.fail_at = client.steps + step
@@ -196,7 +196,7 @@ def test_a_removal_that_fails_says_how_far_it_came():
 
 
 def test_orphans_go_when_they_are_old_enough():
-    world = World()
+    world = BlockWorld()
     client = world.client()
     shared, atomic = (
         client.make(noise(9, 2000)),
@@ -218,7 +218,7 @@ def test_orphans_go_when_they_are_old_enough():
 def test_collection_beside_writers_takes_nothing_that_becomes_part_of_a_file():
     """The blocks of puts under way are younger than the grace."""
     for seed in range(40):
-        world = World(seed, weak=True, ticks_max=3)
+        world = BlockWorld(seed, weak=True, ticks_max=3)
         a, b, collector = world.client(), world.client(), world.client()
         base, whole = a.make(noise(12, 1500)), b.make(noise(13, 1500), atomic=True, file="g")
         world.now_s += 1000
@@ -240,7 +240,7 @@ def test_collection_beside_writers_takes_nothing_that_becomes_part_of_a_file():
 def test_control_a_grace_that_is_too_short_is_seen():
     damaged = 0
     for seed in range(40):
-        world = World(seed, ticks_max=2)
+        world = BlockWorld(seed, ticks_max=2)
         a, collector = world.client(), world.client()
         base = a.make(noise(12, 1500))
         a.start(a.update(base, noise(14, 40_000) + noise(12, 1500)))
@@ -257,7 +257,7 @@ def test_what_cannot_be_read_is_let_be():
 
     An unreadable genesis block stops the whole collection.
     """
-    world = World()
+    world = BlockWorld()
     client = world.client()
     damaged, sound = client.make(noise(16, 2000)), client.make(noise(17, 2000), file="g")
     hole = block_name(damaged.genesis.file, damaged.parts[2].id)
@@ -276,7 +276,7 @@ def test_what_cannot_be_read_is_let_be():
 
 
 def test_progress_of_a_collection():
-    world = World()
+    world = BlockWorld()
     client = world.client()
     client.make(noise(18, 1000))
     for _ in range(3):
@@ -288,7 +288,7 @@ def test_progress_of_a_collection():
 
 
 def test_an_unreadable_block_may_be_of_a_put_and_keeps_all_blocks_of_a_removed_file():
-    world = World()
+    world = BlockWorld()
     client = world.client()
     state = client.make(noise(19, 2000), atomic=True)
     newer = block_name(state.genesis.file, client.ids.next())
