@@ -28,8 +28,8 @@ class Gather(Struct, frozen=True):
     ``give_up_s``: throw Unavailable into the operation after this time, instead of at its deadline.
     ``order`` (not with ``to``): ask only its first servers, and the spared servers when the first
     are slow or do not settle the round. ``reply``: the type of the answers, if the requests are not
-    in the table of ares/model/messages.py. ``resend_s``: the first wait until a silent server is
-    asked again; None: the usual wait.
+    in the table (ares/model/messages.py). ``resend_s``: the first wait until a silent server
+    is asked again; None: the usual wait.
     """
 
     configuration: Configuration

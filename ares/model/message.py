@@ -1,5 +1,6 @@
-"""The base of all messages, and the additions of a traced request and its reply."""
+"""The base of all messages, the additions of a traced request, and the properties of requests."""
 
+import enum
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
@@ -37,3 +38,60 @@ class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
 
     else:
         bulk = 0  # most messages are small, and to ask a property takes ten times as long
+
+
+class Role(enum.IntEnum):
+    """The rights of a client; each role includes the ones before."""
+
+    READ = 1  # read, list, describe; spread decided successors
+    WRITE = 2  # store and delete objects
+    RECONFIGURE = 3  # create domains, and so files of their own; reconfigure
+    ADMIN = 4  # every request
+
+
+class ShownState(enum.Enum):
+    """The part of a replica's state shown by an answer.
+
+    Each answer about a configuration shows its pointer as well.
+    """
+
+    NOTHING = enum.auto()
+    POINTER = enum.auto()
+    OBJECT = enum.auto()
+    LISTING = enum.auto()
+    EVERYTHING = enum.auto()
+
+
+class HandledBy(enum.Enum):
+    """The part of a process that handles a request."""
+
+    OBJECTS = enum.auto()  # ares/replica/replica.py
+    LOGS = enum.auto()  # ares/sharedlog/node.py
+    EITHER = enum.auto()  # by the configuration: of objects, or the chain of a log
+    SERVER = enum.auto()
+    MEMBER = enum.auto()  # of the consensus service
+
+
+class NeededRoom(enum.Enum):
+    """The fact about objects for which a request may need room in a server's journal."""
+
+    NONE = enum.auto()
+    ELEMENT = enum.auto()
+    POINTER = enum.auto()
+
+
+class RequestKind(Struct, frozen=True):
+    """The properties of a kind of request.
+
+    ``reply``: the type of its answer, None where no answer is due; every request may be refused.
+    ``role``: the least role of the client's key. ``changes``: whether the request may change a
+    replica's state even without carrying a successor. The work of a request depends on its content:
+    see :attr:`Message.bulk`.
+    """
+
+    handled_by: HandledBy
+    reply: type[Message] | None
+    role: Role
+    shows: ShownState = ShownState.NOTHING
+    changes: bool = False
+    room: NeededRoom = NeededRoom.NONE

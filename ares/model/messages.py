@@ -1,4 +1,7 @@
-"""Every request and reply, typed and frozen, and the properties of each kind of request in a table.
+"""Every request and reply, typed and frozen, and the table of requests.
+
+A request is classified by its type: the table names its handler, its answer, the rights that it
+needs, the state that its answer shows, and the fact for which it may need room.
 
 Bytes exist only in the codec. A request names its configuration by id (domain and index are part of
 the digest) and a call; the reply names the call. A server's reply about a configuration carries
@@ -8,6 +11,7 @@ differs.
 """
 
 import enum
+from functools import partial
 from typing import Annotated, get_args
 
 from msgspec import Meta, Struct
@@ -47,8 +51,12 @@ from ares.model.log_messages import (
     Trim,
     TrimDone,
 )
+from ares.model.message import HandledBy as HandledBy
 from ares.model.message import Message as Message
-from ares.model.message import Spent, Trace
+from ares.model.message import NeededRoom as NeededRoom
+from ares.model.message import RequestKind, Spent, Trace
+from ares.model.message import Role as Role
+from ares.model.message import ShownState as ShownState
 from ares.model.numbers import POSITION_MAX, Count, Position, Rate, Seconds, Word
 from ares.model.tag import Tag
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
@@ -699,72 +707,43 @@ AnyMessage = (
 # -- the table of requests -------------------------------------------------------------------------
 
 
-class Role(enum.IntEnum):
-    """The rights of a client; each role includes the ones before."""
-
-    READ = 1  # read, list, describe; spread decided successors
-    WRITE = 2  # store and delete objects
-    RECONFIGURE = 3  # create domains, and so files of their own; reconfigure
-    ADMIN = 4  # every request
-
-
-class ShownState(enum.Enum):
-    """The part of a replica's state shown by an answer.
-
-    Each answer about a configuration shows its pointer as well.
-    """
-
-    NOTHING = enum.auto()
-    POINTER = enum.auto()
-    OBJECT = enum.auto()
-    LISTING = enum.auto()
-    EVERYTHING = enum.auto()
-
-
-class RequestKind(Struct, frozen=True):
-    """The properties of a kind of request.
-
-    ``reply``: the type of its answer, None where no answer is due; every request may be refused.
-    ``role``: the least role of the client's key. ``changes``: whether the request may change a
-    replica's state even without carrying a successor.
-    """
-
-    reply: type[Message] | None
-    role: Role
-    shows: ShownState = ShownState.NOTHING
-    changes: bool = False
-
+_of_objects = partial(RequestKind, HandledBy.OBJECTS)
+_of_either = partial(RequestKind, HandledBy.EITHER, shows=ShownState.POINTER)
+_of_logs = partial(RequestKind, HandledBy.LOGS)
+_of_server = partial(RequestKind, HandledBy.SERVER)
+_of_member = partial(RequestKind, HandledBy.MEMBER)
+_pointer, _element = NeededRoom.POINTER, NeededRoom.ELEMENT
 
 REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
-    GetTag: RequestKind(TagReply, Role.READ, ShownState.OBJECT),
-    GetData: RequestKind(DataReply, Role.READ, ShownState.OBJECT),
-    PutData: RequestKind(Ack, Role.WRITE, ShownState.OBJECT, changes=True),
-    ReadConfig: RequestKind(Ack, Role.READ, ShownState.POINTER),
-    WriteConfig: RequestKind(Ack, Role.READ, ShownState.POINTER, changes=True),
-    CollectConfig: RequestKind(Ack, Role.RECONFIGURE, ShownState.POINTER, changes=True),
-    ListObjects: RequestKind(ObjectsReply, Role.READ, ShownState.LISTING),
-    Introduce: RequestKind(None, Role.READ, ShownState.POINTER, changes=True),
-    Describe: RequestKind(Description, Role.READ, ShownState.EVERYTHING),
-    Finalize: RequestKind(Ack, Role.RECONFIGURE, ShownState.POINTER, changes=True),
-    Where: RequestKind(Located, Role.READ),
-    PullElement: RequestKind(Ack, Role.RECONFIGURE, ShownState.OBJECT, changes=True),
-    Append: RequestKind(Appended, Role.WRITE, changes=True),
-    ReadLog: RequestKind(LogEntries, Role.READ),
-    ReadEach: RequestKind(EachRead, Role.READ),
-    Look: RequestKind(LookDone, Role.READ),
-    Trim: RequestKind(TrimDone, Role.WRITE, changes=True),
-    Seal: RequestKind(SealDone, Role.RECONFIGURE, changes=True),
-    Stand: RequestKind(Stood, Role.READ),
-    Forward: RequestKind(None, Role.READ, changes=True),
-    Committed: RequestKind(None, Role.READ),
-    LookRow: RequestKind(RowFound, Role.READ),
-    Fetch: RequestKind(Fetched, Role.READ),
-    Scrub: RequestKind(ScrubReply, Role.ADMIN),
-    SetLogLevel: RequestKind(RequestDone, Role.ADMIN),
-    Propose: RequestKind(Decided, Role.RECONFIGURE),
-    GetHint: RequestKind(Hint, Role.READ),
-    TellFinalized: RequestKind(Hint, Role.RECONFIGURE),
-    DescribeConsensus: RequestKind(ConsensusDescription, Role.READ),
+    GetTag: _of_objects(TagReply, Role.READ, ShownState.OBJECT),
+    GetData: _of_objects(DataReply, Role.READ, ShownState.OBJECT, room=_pointer),
+    PutData: _of_objects(Ack, Role.WRITE, ShownState.OBJECT, changes=True, room=_element),
+    ListObjects: _of_objects(ObjectsReply, Role.READ, ShownState.LISTING, room=_pointer),
+    ReadConfig: _of_either(Ack, Role.READ),
+    WriteConfig: _of_either(Ack, Role.READ, changes=True, room=_pointer),
+    CollectConfig: _of_either(Ack, Role.RECONFIGURE, changes=True, room=_pointer),
+    Introduce: _of_either(None, Role.READ, changes=True, room=_pointer),
+    Finalize: _of_either(Ack, Role.RECONFIGURE, changes=True, room=_pointer),
+    Append: _of_logs(Appended, Role.WRITE, changes=True),
+    ReadLog: _of_logs(LogEntries, Role.READ),
+    ReadEach: _of_logs(EachRead, Role.READ),
+    Look: _of_logs(LookDone, Role.READ),
+    Trim: _of_logs(TrimDone, Role.WRITE, changes=True),
+    Seal: _of_logs(SealDone, Role.RECONFIGURE, changes=True),
+    Stand: _of_logs(Stood, Role.READ),
+    Forward: _of_logs(None, Role.READ, changes=True),
+    Committed: _of_logs(None, Role.READ),
+    LookRow: _of_logs(RowFound, Role.READ),
+    Fetch: _of_logs(Fetched, Role.READ),
+    Describe: _of_server(Description, Role.READ, ShownState.EVERYTHING),
+    Where: _of_server(Located, Role.READ),
+    PullElement: _of_server(Ack, Role.RECONFIGURE, ShownState.OBJECT, changes=True),
+    Scrub: _of_server(ScrubReply, Role.ADMIN),
+    SetLogLevel: _of_server(RequestDone, Role.ADMIN),
+    Propose: _of_member(Decided, Role.RECONFIGURE),
+    GetHint: _of_member(Hint, Role.READ),
+    TellFinalized: _of_member(Hint, Role.RECONFIGURE),
+    DescribeConsensus: _of_member(ConsensusDescription, Role.READ),
 }
 
 REPLY_OF = {
@@ -772,6 +751,3 @@ REPLY_OF = {
     for kind, row in REQUEST_KINDS.items()
     if row.reply is not None and kind in get_args(Question)
 }
-OF_OBJECTS = frozenset(
-    kind for kind, row in REQUEST_KINDS.items() if row.shows is ShownState.OBJECT
-)

@@ -11,7 +11,6 @@ from msgspec import Struct, structs
 from ares.model.codec import BATCH_MESSAGES_MAX, Encoded, Outgoing
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import (
-    OF_OBJECTS,
     REQUEST_KINDS,
     Ack,
     AnyMessage,
@@ -163,14 +162,14 @@ class GroupCommit:
         Every reply about a configuration shows its pointer.
         """
         told: Any = request
-        if type(request) in OF_OBJECTS:
+        shows = REQUEST_KINDS[type(request)].shows
+        if shows is ShownState.OBJECT:
             return (
                 told.object in self.objects.get(told.configuration, ())
                 or told.configuration in self.pointers
             )
-        shows = REQUEST_KINDS[type(request)].shows
-        if shows is ShownState.EVERYTHING:
-            return self.appended
+        if shows is ShownState.EVERYTHING or shows is ShownState.NOTHING:
+            return self.appended and shows is ShownState.EVERYTHING
         id = told.configuration.id if type(request) is Introduce else told.configuration
         return id in self.pointers or (shows is ShownState.LISTING and id in self.objects)
 

@@ -33,7 +33,6 @@ from ares.model.messages import (
     Element,
     Finalize,
     GetData,
-    GetTag,
     Introduce,
     Keyed,
     ListObjects,
@@ -66,14 +65,18 @@ _REASON_OF_ERROR = {
 }
 _REFUSED_ERRORS = tuple(_REASON_OF_ERROR)
 
+Pointing = Introduce | Finalize | WriteConfig | CollectConfig | GetData | ListObjects
+"""Requests that may change a pointer."""
+
 
 class Replica:
     """The state of a storage server.
 
     ``initial``: c0 of its cluster file, the only configuration accepted at that place. ``clock``:
     see :class:`ares.replica.configuration_state.ConfigurationState`. ``journaled``: the server has
-    a journal, which first gives all its facts to :meth:`restore`; afterwards requests for which
-    :meth:`room` asks go through :meth:`change`. ``account``: the account of the journal.
+    a journal, which first gives all its facts to :meth:`restore`; afterwards requests that need
+    room (:class:`ares.model.messages.NeededRoom`) go through :meth:`put` and :meth:`point`.
+    ``account``: the account of the journal.
     """
 
     def __init__(
@@ -124,63 +127,50 @@ class Replica:
         except _REFUSED_ERRORS as error:
             return _refused(request, error)
 
-    def room(self, request: Request) -> int:
-        """Return the most bytes of journal that ``request`` may need; 0 without a change."""
-        if not self.journaled:
-            return 0
-        match (
-            request
-        ):  # frequent kinds first: testing classes in sequence takes as long as answering
-            case GetTag():
-                return 0
-            case PutData():
-                hosting = self._hosted.get(request.configuration)
-                return (
-                    0
-                    if hosting is None or hosting.knows(request.object, request.tag)
-                    else fact_bytes_max(request)
-                )
-            case GetData() if request.successor is None:
-                return 0
-            case Introduce():
-                return (
-                    0
-                    if request.configuration.id in self._hosted
-                    else pointed_bytes(request.configuration)
-                )
-            case WriteConfig() | CollectConfig() | GetData() | ListObjects():
-                hosting = self._hosted.get(request.configuration)
-                if (
-                    hosting is None
-                    or request.successor is None
-                    or not _moves(hosting, request.successor, type(request) is CollectConfig)
-                ):
-                    return 0
-                return pointed_bytes(hosting.configuration, request.successor)
-            case Finalize():
-                hosting = self._hosted.get(request.configuration)
-                return (
-                    0
-                    if hosting is None or hosting.finalized
-                    else pointed_bytes(hosting.configuration, hosting.successor)
-                )
-        return 0
+    def put_room(self, request: PutData) -> int:
+        """Return the most bytes of journal that :meth:`put` may need; 0: it changes no state."""
+        hosting = self._hosted.get(request.configuration)
+        known = hosting is None or hosting.knows(request.object, request.tag)
+        return 0 if known else fact_bytes_max(request)
 
-    def change(self, request: Request, place: int) -> tuple[Reply | None, Fact | None]:
+    def pointer_room(self, request: Pointing) -> int:
+        """Return the most bytes of journal that :meth:`point` may need; 0: it changes no state."""
+        if isinstance(request, Introduce):
+            known = request.configuration.id in self._hosted
+            return 0 if known else pointed_bytes(request.configuration)
+        hosting = self._hosted.get(request.configuration)
+        if hosting is None:
+            return 0
+        if isinstance(request, Finalize):
+            successor, moves = hosting.successor, not hosting.finalized
+        else:
+            successor = request.successor
+            moves = successor is not None and _moves(
+                hosting, successor, isinstance(request, CollectConfig)
+            )
+        return pointed_bytes(hosting.configuration, successor) if moves else 0
+
+    def put(self, request: PutData, place: int) -> tuple[Reply, Fact | None]:
         """Return the reply, and the fact which must be durable before the reply leaves.
 
         The fact is to be journaled at ``place``.
         """
-        if isinstance(request, Describe | Where):
-            return self.handle(request), None
+        hosting = self._hosted.get(request.configuration)
+        if hosting is None:
+            return self.answer(request), None
+        try:
+            fact = hosting.put(request, place)
+        except _REFUSED_ERRORS as error:
+            return _refused(request, error), None
+        return Ack(request.call, hosting.successor), fact
+
+    def point(self, request: Pointing, place: int) -> tuple[Reply | None, Fact | None]:
+        """Return the reply, and the fact which must be durable before the reply leaves.
+
+        The fact is to be journaled at ``place``.
+        """
         id = request.configuration.id if isinstance(request, Introduce) else request.configuration
         hosting = self._hosted.get(id)
-        if isinstance(request, PutData) and hosting is not None:
-            try:
-                fact = hosting.put(request, place)
-            except _REFUSED_ERRORS as error:
-                return _refused(request, error), None
-            return Ack(request.call, hosting.successor), fact
         before = None if hosting is None else hosting.pointed()
         reply = self.handle(request)
         hosting = self._hosted.get(id)

@@ -21,7 +21,6 @@ from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
 from ares.model.log_messages import (
     ChainReply,
-    ChainRequest,
     Committed,
     Forward,
 )
@@ -61,12 +60,6 @@ NEW_LOG_BYTES = 64 * 1024
 """Room needed for a new log: its chains, and their known state."""
 
 _NODE_CALLS = 1 << 40
-
-OF_LOGS: frozenset[type] = frozenset([*get_args(ChainRequest)])
-OF_EITHER: frozenset[type] = frozenset(
-    [Introduce, ReadConfig, WriteConfig, CollectConfig, Finalize]
-)
-"""Requests about configurations, of objects or of logs."""
 
 CHAIN_REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
 LOG_FULL_S = 10.0

@@ -20,7 +20,8 @@ import logging
 import time
 from collections import ChainMap, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -29,6 +30,7 @@ from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import (
     DELETED_LENGTH,
+    REQUEST_KINDS,
     Ack,
     AnyMessage,
     Describe,
@@ -36,9 +38,10 @@ from ares.model.messages import (
     DiskUsage,
     GetData,
     GetTag,
-    Keyed,
+    HandledBy,
     ListObjects,
     Located,
+    NeededRoom,
     ObjectsReply,
     PullElement,
     PutData,
@@ -49,6 +52,7 @@ from ares.model.messages import (
     RequestDone,
     Scrub,
     SetLogLevel,
+    ShownState,
     Where,
 )
 from ares.model.work import ENTRY_BYTES_MIN, Meter
@@ -59,11 +63,12 @@ from ares.platform.memory import memory_bytes
 from ares.platform.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic, Vitals, holding
 from ares.platform.release import version
 from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
+from ares.replica.facts import Fact
 from ares.replica.group_commit import GroupCommit, Served, served_of
-from ares.replica.replica import Replica
+from ares.replica.replica import Pointing, Replica
 from ares.security.roles import Admission
 from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, FullDisk
-from ares.server.hosted_logs import OF_EITHER, OF_LOGS, HostedLogs
+from ares.server.hosted_logs import HostedLogs
 from ares.server.space_reclaimer import ReclaimStep, SpaceReclaimer
 from ares.server.usage_counts import UsageCounts
 from ares.store.port import Journal, Key, NoJournal, Use
@@ -79,18 +84,40 @@ GATHERED_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that may wait for the next commit; beyond, requests wait until the commit begins."""
 
 Respond = Callable[[Sender, Sequence[Outgoing]], None]
+Handler = Callable[[Sender, Any], Reply | None]
+Change = Callable[[Any, int], tuple[Reply | None, Fact | None]]
 
 log = logging.getLogger(__name__)
 
 _ASKS_NOBODY = "this server asks no other servers"
 _ALL_IN_MEMORY = "this server keeps all data in memory: no disk holds data to verify"
 
-_REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
-_KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER - {ListObjects}
+_AT_ONCE = frozenset(
+    kind
+    for kind, row in REQUEST_KINDS.items()
+    if row.handled_by is HandledBy.OBJECTS and row.shows is ShownState.OBJECT
+)
 
 
 def _nobody(sender: Sender, replies: Sequence[Outgoing]) -> None:
     """Send no reply: without a journal no reply ever waits."""
+
+
+def _refuse(message: AnyMessage) -> Refused:
+    kind = type(message).__name__
+    return Refused(message.call, Reason.BAD_REQUEST, f"{kind} is no request to a storage server")
+
+
+def _keep_no_logs(sender: Sender, request: AnyMessage) -> Refused:
+    return Refused(request.call, Reason.BAD_REQUEST, "this server keeps no logs")
+
+
+def _set_level(sender: Sender, request: SetLogLevel) -> Reply:
+    try:
+        set_level(request.level)
+    except BadInput as error:
+        return Refused(request.call, Reason.BAD_REQUEST, str(error))
+    return RequestDone(request.call)
 
 
 class ServerParts(NamedTuple):
@@ -166,8 +193,9 @@ class StorageServer:
         self._loop = parts.loop or asyncio.get_running_loop()
         self.users = UsageCounts(parts.sites, replica.hosted, self._loop.time)
         self._started = self._loop.time()
-        self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
+        self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _AT_ONCE
         at_hand = self._journal.at_hand if replica.journaled else None
+        self._handlers = self._handlers_by_kind()
         self._core: CoreServer | None = (
             None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, at_hand)
         )
@@ -253,28 +281,11 @@ class StorageServer:
         """
         if served is None and getattr(message, "trace", None) is not None:
             return self._take_traced(sender, message, replies)
-        if type(message) is GetTag or (type(message) is GetData and message.successor is None):
-            reply: Reply | None = self.replica.answer(message)
-        elif type(message) in OF_LOGS or (
-            type(message) in OF_EITHER and self._logs is not None and self._logs.takes(message)  # type: ignore[arg-type]
-        ):
-            if self._logs is None:
-                replies.append(
-                    Refused(message.call, Reason.BAD_REQUEST, "this server keeps no logs")
-                )
-            else:
-                self._logs.handle(sender, message)
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            replies.append(_refuse(message))
             return True
-        elif type(message) is Where:
-            replies.append(self._located(message))
-            return True
-        elif type(message) in _REQUESTS:
-            reply = self._answer(message)  # type: ignore[arg-type]
-        elif type(message) is PullElement:
-            reply = self.bring(sender, message)
-        else:
-            replies.append(self._upkeep(message))
-            return True
+        reply = handler(sender, message)
         account = self.replica.account
         self._meter.spent += account.verified_bytes + (0 if reply is None else reply.bulk)
         account.verified_bytes = 0
@@ -284,6 +295,37 @@ class StorageServer:
         ):
             replies.append(reply)
         return not self._ending
+
+    def _handlers_by_kind(self) -> dict[type[AnyMessage], Handler]:
+        """Return the handler of each kind of request, by the table of requests."""
+        handlers: dict[type[AnyMessage], Handler] = {
+            Describe: self._describe,
+            Where: self._locate,
+            PullElement: lambda sender, request: self.bring(sender, request),
+            Scrub: lambda sender, request: self.scrub(request),
+            SetLogLevel: _set_level,
+        }
+        replica = self.replica
+        by_room: dict[NeededRoom, Handler] = dict.fromkeys(
+            NeededRoom, lambda sender, request: replica.handle(request)
+        )
+        if replica.journaled:
+            handlers[GetData] = self._get_data
+            by_room = {
+                NeededRoom.NONE: lambda sender, request: replica.answer(request),
+                NeededRoom.ELEMENT: self._put,
+                NeededRoom.POINTER: self._point,
+            }
+        for kind, row in REQUEST_KINDS.items():
+            handler = by_room[row.room]
+            if row.handled_by is HandledBy.OBJECTS:
+                handlers.setdefault(kind, handler)
+            elif row.handled_by is HandledBy.EITHER:
+                handlers[kind] = handler if self._logs is None else partial(self._hand, handler)
+            elif row.handled_by is HandledBy.LOGS:
+                handlers[kind] = _keep_no_logs if self._logs is None else self._logs.handle
+        handlers[ListObjects] = partial(self._list, handlers[ListObjects])
+        return handlers
 
     def serve(self, sender: Sender, came: Came) -> "CoreServed | None":
         """Serve a read from the network through the compiled core.
@@ -333,17 +375,35 @@ class StorageServer:
             for place in self.replica.take_suspects():
                 self.leave(place)
 
-    def _answer(self, request: Request) -> Reply | None:
-        room = self.replica.room(request)
+    def _get_data(self, sender: Sender, request: GetData) -> Reply | None:
+        if request.successor is None:
+            return self.replica.answer(request)
+        return self._point(sender, request)
+
+    def _list(self, handler: Handler, sender: Sender, request: ListObjects) -> Reply | None:
+        reply = handler(sender, request)
+        if type(reply) is not ObjectsReply:
+            return reply
+        self._meter.spent += ENTRY_BYTES_MIN * len(self.replica.hosted)
+        return msgspec.structs.replace(reply, asked=self._asked())
+
+    def _put(self, sender: Sender | None, request: PutData) -> Reply | None:
+        room = self.replica.put_room(request)
         if not room:
-            reply = self.replica.handle(request)
-            if type(reply) is ObjectsReply:
-                self._meter.spent += ENTRY_BYTES_MIN * len(self.replica.hosted)
-                return msgspec.structs.replace(reply, asked=self._asked())
-            return self._described(reply, request) if type(reply) is Description else reply
-        frees = not isinstance(request, PutData) or request.element.length == DELETED_LENGTH
+            return self.replica.answer(request)
+        frees = request.element.length == DELETED_LENGTH
+        return self._change(self.replica.put, request, room, Use.POINTERS if frees else Use.DATA)
+
+    def _point(self, sender: Sender, request: Pointing) -> Reply | None:
+        room = self.replica.pointer_room(request)
+        if not room:
+            return self.replica.handle(request)
+        return self._change(self.replica.point, request, room, Use.POINTERS)
+
+    def _change(self, change: Change, request: Any, room: int, use: Use) -> Reply | None:
+        """Return the reply to a request whose fact takes at most ``room`` bytes."""
         try:
-            place = self._journal.reserve(room, Use.POINTERS if frees else Use.DATA)
+            place = self._journal.reserve(room, use)
         except OSError as error:
             self.commits.fail(error)
             return None
@@ -351,9 +411,9 @@ class StorageServer:
             self._reclaiming.look_again()
             self.commits.schedule()
             return self._full_disk.refuse(request.call)
-        if self._full_disk.refuses and not frees:
+        if self._full_disk.refuses and use is Use.DATA:
             self._full_disk.take()
-        reply, fact = self.replica.change(request, place)
+        reply, fact = change(request, place)
         if fact is not None:
             self._journal.append(fact, room)
             self._gathering.note(fact)
@@ -387,33 +447,20 @@ class StorageServer:
         if replies := self.handle(sender, [put]):
             self._respond(sender, replies)
 
-    def _located(self, request: Where) -> Reply:
+    def _locate(self, sender: Sender, request: Where) -> Reply | None:
         """Answer where a domain is, without waiting for a commit.
 
         A finalized configuration stays finalized if this server forgets the fact.
         """
         log = self._logs.located(request.domain) if self._logs is not None else None
-        return self.replica.handle(request) if log is None else Located(request.call, log)  # type: ignore[return-value]
+        return self.replica.handle(request) if log is None else Located(request.call, log)
 
-    def _upkeep(self, message: AnyMessage) -> Reply:
-        """Return the reply to a message which the replica does not take.
-
-        The message asks for upkeep, or is for another kind of process.
-        """
-        match message:
-            case SetLogLevel():
-                try:
-                    set_level(message.level)
-                except BadInput as error:
-                    return Refused(message.call, Reason.BAD_REQUEST, str(error))
-                return RequestDone(message.call)
-            case Scrub():
-                return self.scrub(message)
-        return Refused(
-            message.call,
-            Reason.BAD_REQUEST,
-            f"{type(message).__name__} is no request to a storage server",
-        )
+    def _hand(self, handler: Handler, sender: Sender, request: Any) -> Reply | None:
+        """Hand a request about a configuration to the log it is about, or to ``handler``."""
+        if self._logs is None or not self._logs.takes(request):
+            return handler(sender, request)
+        self._logs.handle(sender, request)
+        return None
 
     @property
     def log_journals(self) -> Sequence[Journal]:
@@ -443,12 +490,13 @@ class StorageServer:
             self._logs.held() if self._logs is not None else None,
         )
 
-    def _described(self, description: Description, request: Request) -> Description:
-        if self._logs is not None and isinstance(request, Describe) and not request.brief:
+    def _describe(self, sender: Sender, request: Describe) -> Description:
+        description = self.replica.describe(request)
+        if self._logs is not None and not request.brief:
             description = msgspec.structs.replace(
                 description, hosted=(*description.hosted, *self._logs.describe())
             )
-        if isinstance(request, Describe) and request.usage_of:
+        if request.usage_of:
             description = msgspec.structs.replace(
                 description, usage=self.users.usage(request.usage_of)
             )
@@ -608,4 +656,4 @@ class StorageServer:
             (put.configuration, put.object, put.tag)
         ):
             return False
-        return isinstance(self._answer(put), Ack)
+        return isinstance(self._put(None, put), Ack)

@@ -9,7 +9,16 @@ from pathlib import Path
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.model.messages import CollectConfig, GetData, Introduce, PutData, Request, WriteConfig
+from ares.model.messages import (
+    REQUEST_KINDS,
+    CollectConfig,
+    GetData,
+    Introduce,
+    NeededRoom,
+    PutData,
+    Request,
+    WriteConfig,
+)
 from ares.model.tag import Tag
 from ares.model.units import KIB
 from ares.replica.compaction import Compaction
@@ -98,6 +107,24 @@ def log_journal(
     )
 
 
+def room_for(replica, request):
+    """Return the room that a server reserves for the request."""
+    room = REQUEST_KINDS[type(request)].room
+    if room is NeededRoom.ELEMENT:
+        return replica.put_room(request)
+    return 0 if room is NeededRoom.NONE else replica.pointer_room(request)
+
+
+def change(replica, request, place):
+    """Handle the request as a server does; return the reply, and the fact for the journal."""
+    room = REQUEST_KINDS[type(request)].room
+    if room is NeededRoom.ELEMENT:
+        return replica.put(request, place)
+    if room is NeededRoom.POINTER:
+        return replica.point(request, place)
+    return replica.handle(request), None
+
+
 class Node:
     """A server and its journal.
 
@@ -117,13 +144,13 @@ class Node:
 
     def handle(self, request: Request):
         """Handle and append, in a host's order; return the reply, or `None` without room."""
-        room = self.replica.room(request)
+        room = room_for(self.replica, request)
         if not room:
             return self.replica.handle(request)
         place = self.journal.reserve(room, Use.DATA)
         if place is None:
             return None
-        reply, fact = self.replica.change(request, place)
+        reply, fact = change(self.replica, request, place)
         if fact is not None:
             self.journal.append(fact, fact_bytes_max(fact))
         return reply

@@ -92,6 +92,13 @@ async def test_what_needs_not_wait(waiting):
     assert await waiting.synced() == [7]
 
 
+async def test_a_message_that_is_no_request_is_refused_beside_a_commit(waiting):
+    assert waiting.calls(put("new", 1, b"x")) == []
+    (refused,) = waiting.host.handle("client", [Ack(4, None)])
+    assert (refused.call, "no request" in refused.detail) == (4, True)
+    assert await waiting.synced() == [7]
+
+
 @pytest.mark.parametrize(
     "shows",
     [

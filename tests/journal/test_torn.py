@@ -14,7 +14,7 @@ from ares.model.units import KIB
 from ares.replica.replica import Replica
 
 from .model_disk import RecordedDisk, crash
-from .serving import INITIAL, ME, Node, log_journal, plain, requests, state
+from .serving import INITIAL, ME, Node, change, log_journal, plain, requests, state
 
 
 def slow(*seeds):
@@ -66,12 +66,12 @@ def check(story, told, left):
     """
     recovered = left.state
     for request in story.handled[:told]:
-        left.replica.change(request, 0)
+        change(left.replica, request, 0)
     assert left.state == recovered, "something acknowledged was forgotten"
     all = Replica(ME.id, ME.identity, INITIAL, journaled=True)
     all.restored()
     for request in story.handled:
-        all.change(request, 0)
+        change(all, request, 0)
     whole = state(all)
     for fact in left.recovered:
         all.restore(fact, 0)

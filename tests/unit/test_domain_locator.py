@@ -76,12 +76,12 @@ def test_a_server_names_a_finalized_successor_and_no_pending_one() -> None:
 
 def test_what_a_server_was_told_outlasts_it() -> None:
     replica = server(0, journaled=True)
-    replica.change(Introduce(CALL, at(1)), 1)
+    replica.point(Introduce(CALL, at(1)), 1)
     request = Finalize(CALL, at(1).id)
-    assert replica.room(request) > 0
-    _, fact = replica.change(request, 1)
+    assert replica.pointer_room(request) > 0
+    _, fact = replica.point(request, 1)
     assert fact == ConfigurationRecord(at(1), None, False, True)
-    assert replica.room(request) == 0
+    assert replica.pointer_room(request) == 0
     again = server(0, journaled=True)
     again.begin_restoring()
     again.restore(fact, 1)

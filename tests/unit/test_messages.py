@@ -17,17 +17,24 @@ from ares.model.messages import (
     AnyMessage,
     Carrier,
     ConsensusRequest,
+    Describe,
     Element,
     GetTag,
+    HandledBy,
+    Introduce,
     Keyed,
     Message,
+    NeededRoom,
     PullElement,
     Question,
     Reply,
     Request,
+    SetLogLevel,
     Upkeep,
+    Where,
 )
 from ares.replica.configuration_state import ConfigurationState
+from ares.replica.replica import Pointing
 
 KINDS = get_args(AnyMessage)
 
@@ -72,6 +79,29 @@ def test_every_request_is_in_the_table_and_its_reply_is_none():
     replies = {row.reply for row in REQUEST_KINDS.values()}
     assert replies.isdisjoint(REQUEST_KINDS)
     assert replies - {None} <= set(KINDS)
+
+
+def test_the_table_names_the_handler_of_each_request():
+    handlers = {
+        HandledBy.LOGS: set(get_args(ChainRequest)),
+        HandledBy.MEMBER: set(get_args(ConsensusRequest)) - {SetLogLevel},
+        HandledBy.SERVER: {Describe, Where, PullElement, *get_args(Upkeep)},
+    }
+    for part, kinds in handlers.items():
+        assert {kind for kind, row in REQUEST_KINDS.items() if row.handled_by is part} == kinds
+    rest = {HandledBy.OBJECTS, HandledBy.EITHER}
+    of_configurations = {kind for kind, row in REQUEST_KINDS.items() if row.handled_by in rest}
+    assert of_configurations == {Introduce, *get_args(Keyed)}
+
+
+def test_a_request_needs_room_exactly_if_it_may_change_a_configuration():
+    for kind, row in REQUEST_KINDS.items():
+        if row.handled_by in (HandledBy.OBJECTS, HandledBy.EITHER):
+            may_change = row.changes or kind in get_args(Carrier)
+            assert (row.room is not NeededRoom.NONE) == may_change, kind
+    rooms = {kind: row.room for kind, row in REQUEST_KINDS.items()}
+    pointing = {kind for kind, room in rooms.items() if room is NeededRoom.POINTER}
+    assert pointing == set(get_args(Pointing))
 
 
 def test_carriers_are_what_has_room_for_a_successor():

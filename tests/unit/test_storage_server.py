@@ -8,12 +8,14 @@ from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import (
+    REQUEST_KINDS,
     Ack,
     Describe,
     Description,
     GetData,
     GetHint,
     GetTag,
+    HandledBy,
     Introduce,
     ListObjects,
     ReadConfig,
@@ -25,6 +27,8 @@ from ares.replica.replica import Replica
 from ares.server.storage_process import ServingParts, run_server
 from ares.server.storage_server import ServerParts, StorageServer, memory_bytes
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
+from tests.journal.memory_journal import Kept, MemoryJournal
+from tests.transport.samples import SAMPLES
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(3)]
 INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
@@ -55,6 +59,19 @@ async def test_what_is_no_request_to_a_storage_server_is_refused_alone():
     assert {reply.reason for reply in replies if isinstance(reply, Refused)} == {Reason.BAD_REQUEST}
     assert "GetHint is no request" in replies[0].detail
     assert [reply.call for reply in replies] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+async def test_every_request_of_the_table_is_answered_by_its_part(journaled):
+    journal = MemoryJournal(Kept(), asyncio.get_running_loop().call_soon)
+    there = StorageServer(Replica("s0", MEMBERS[0].identity, INITIAL, journaled=journaled), journal)
+    for sample in SAMPLES:
+        row = REQUEST_KINDS.get(type(sample))
+        why = [reply.detail for reply in there.handle("c", [sample]) if isinstance(reply, Refused)]
+        is_foreign = row is None or row.handled_by is HandledBy.MEMBER
+        assert any("is no request" in one for one in why) == is_foreign, sample
+        is_of_logs = row is not None and row.handled_by is HandledBy.LOGS
+        assert any("keeps no logs" in one for one in why) == is_of_logs, sample
 
 
 async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
