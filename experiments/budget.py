@@ -24,15 +24,14 @@ from typing import Any
 
 from ares.client.connect import connect
 from ares.client.store import ObjectStore
+from ares.compiled import CORE_NAME, fast_path, server_core, small_objects
 from ares.engine.session import Session
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ObjectName, ServerId
-from ares.platform import compiled
 from ares.platform.loop import run
 from ares.reconfig.view import Switches, View
 from ares.registers.operations import read, write
-from ares.registers.small_objects import small_objects
 from ares.replica.replica import Replica
 from experiments import TICKS_PER_S
 from experiments.local_cluster import ClusterOptions, local_cluster
@@ -58,13 +57,9 @@ class Layers:
         self._replicas = {
             server.id: Replica(server.id, server.identity, initial) for server in servers
         }
-        core = compiled.CORE
-        self._cores = (
-            {}
-            if core is None
-            else {server: core.Server(replica.hosted) for server, replica in self._replicas.items()}
-        )
-        self._session = Session(core=compiled.client_core())
+        cores = {id: server_core(replica.hosted) for id, replica in self._replicas.items()}
+        self._cores = {id: core for id, core in cores.items() if core is not None}
+        self._session = Session(fast_path=fast_path())
         self._view = View(ClientId(7), initial, Switches(), self._session.readiness)
         self._small = small_objects(self._session, self._view)
         self._done = 0
@@ -251,7 +246,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     dap = arguments.dap
-    print(f"core: {compiled.CORE_NAME}")
+    print(f"core: {CORE_NAME}")
     print(
         f"{dap}, n={BUDGET_SERVERS}, 10-byte values, 24-byte keys; microseconds of processor for "
         f"an operation; servers: all {BUDGET_SERVERS} together"

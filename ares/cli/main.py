@@ -44,7 +44,6 @@ from ares.cli.options import (
 )
 from ares.cli.terminal import STATUS_INTERRUPTED
 from ares.model.errors import AresError, BadInput, Uncertain
-from ares.platform import compiled
 from ares.platform.named_files import without_long_hex
 from ares.platform.release import version
 
@@ -75,6 +74,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from ares import compiled  # which loads the protocol; a help page does not need it
+
         say(f"ares {version()} ({compiled.CORE_NAME} core)")
         say_which_core()
         raise typer.Exit()

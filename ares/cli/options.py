@@ -27,7 +27,6 @@ from ares.cli.help_page import ADVANCED, CommandPage
 from ares.cli.local_files import naming
 from ares.model.errors import BadInput
 from ares.model.numbers import SECONDS_MAX
-from ares.platform import compiled
 from ares.platform.environment import CLUSTER_VARIABLE, KEY_VARIABLE, SITE_VARIABLE
 from ares.platform.loop import run
 
@@ -199,6 +198,8 @@ def say(text: str) -> None:
 
 def say_which_core() -> None:
     """Say on standard error that the slower core runs, with a remedy, unless the user chose it."""
+    from ares import compiled  # which loads the protocol; a help page does not need it
+
     if line := compiled.advice():
         typer.echo(line, err=True)
 

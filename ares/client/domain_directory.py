@@ -15,9 +15,11 @@ from ares.client.domain_locator import DomainLocator
 from ares.client.runner import Runner
 from ares.client.shared_log import Log, Reads
 from ares.client.store import ObjectStore
+from ares.compiled import fast_path
 from ares.consensus.port import Consensus
 from ares.dap.coding import MakeCoding, coding_for
 from ares.engine.effects import Announce, Operation
+from ares.engine.session import Session
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, LogNotFound, Uncertain
 from ares.model.identity import (
@@ -34,7 +36,7 @@ from ares.model.identity import (
 )
 from ares.model.log_messages import SECRET_BYTES
 from ares.model.messages import ConsensusDescription, Description
-from ares.net.port import Connections
+from ares.net.port import Connections, FramedConnections
 from ares.reconfig.locating import LOCATE_S, locate
 from ares.reconfig.reconfigure import agree
 from ares.reconfig.view import Switches, View
@@ -92,7 +94,10 @@ class DomainDirectory(ObjectStore):
         self._decided, self._remote, self._site = parts.decided, parts.remote, parts.site
         self._book = dict(parts.book)
         self._coding: MakeCoding = coding_for if parts.tracer is None else parts.tracer.coding_for
-        runner = Runner(parts.client, parts.connect(), parts.consensus, parts.tracer)
+        connections = parts.connect()
+        framed = isinstance(connections, FramedConnections)
+        session = Session(int(parts.client), fast_path=fast_path() if framed else None)
+        runner = Runner(parts.client, connections, parts.consensus, parts.tracer, session)
         runner.look_near = self._look_near
         runner.session.readiness.remote = parts.remote
         runner.learn(list(parts.book.values()))
@@ -420,7 +425,12 @@ class DomainDirectory(ObjectStore):
                 secret=secrets.token_bytes(SECRET_BYTES),
             )
             runner = Runner(
-                session.view.client, self._connect(), self._consensus, self._tracer, session
+                session.view.client,
+                self._connect(),
+                self._consensus,
+                self._tracer,
+                session.session,
+                session,
             )
             runner.learn(list(self._book.values()))
             runner.look_near = self._look_near

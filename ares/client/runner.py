@@ -12,12 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ares.consensus.port import Consensus
-from ares.dap.primitives import DataResult
 from ares.engine.effects import Agree, Announce, Operation
 from ares.engine.jobs import Key, OperationLabel, Task
+from ares.engine.port import ClientSession
 from ares.engine.room import Room, Waiter
 from ares.engine.session import SESSION_TICK_S, Session
 from ares.model.codec import Frame
@@ -33,14 +33,7 @@ from ares.model.identity import NO_DOMAIN, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections, FramedConnections
 from ares.platform import tasks
-from ares.platform.compiled import client_core
-from ares.reconfig.view import View
-from ares.registers.small_objects import small_objects
-from ares.sharedlog.log_session import LogSession
 from ares.tracing.tracer import Tracer
-
-if TYPE_CHECKING:
-    from ares._core import Objects
 
 MANY_OPERATIONS = 8
 """Number of operations under way from which replies to some come while others begin."""
@@ -67,9 +60,9 @@ class Runner:
     """The runner of a client's operations. Callers need only ``run``.
 
     ``client``: the proposer in decisions. ``tracer``: selects the traced operations; None: no
-    tracing. ``log``: the session of a log, around the session of the log's operations.
-    ``look_near`` finds a finalized configuration of a domain without the consensus service, which
-    may be far away.
+    tracing. ``session``: runs the operations. ``around``: a session around it, with the messages of
+    both. ``look_near`` finds a finalized configuration of a domain without the consensus service,
+    which may be far away.
     """
 
     def __init__(
@@ -78,18 +71,16 @@ class Runner:
         connections: Connections,
         consensus: Consensus,
         tracer: Tracer | None = None,
-        log: LogSession | None = None,
+        session: Session | None = None,
+        around: ClientSession | None = None,
     ) -> None:
         self._tracer = tracer
-        self._framed = (
-            connections if log is None and isinstance(connections, FramedConnections) else None
-        )
-        core = client_core() if self._framed is not None else None
-        self.session = Session(int(client), core=core) if log is None else log.session
-        self._whole = self.session if log is None else log
+        self.session = session or Session(int(client))
+        self._whole: ClientSession = around or self.session
         self.room = Room(lambda: self.session.under_way)
         self._client = client
         self._connections = connections
+        self._framed = connections if isinstance(connections, FramedConnections) else None
         self._consensus = consensus
         self._loop = asyncio.get_running_loop()
         self.create_future = self._loop.create_future
@@ -100,7 +91,7 @@ class Runner:
         self._alarm: asyncio.Handle | None = None
         self._alarm_at = 0.0
         self._helpers: set[asyncio.Task[None]] = set()
-        if self._framed is not None and core is not None:
+        if self._framed is not None:
             self._framed.deliver_frames = self._deliver_frames
         connections.open(self._deliver)
         self.session.troubles = connections.troubles
@@ -111,6 +102,11 @@ class Runner:
     @property
     def closed(self) -> bool:
         return self._closed
+
+    @property
+    def traces(self) -> bool:
+        """Return whether operations may be traced."""
+        return self._tracer is not None
 
     @property
     def troubles(self) -> Mapping[ServerId, str]:
@@ -198,20 +194,6 @@ class Runner:
             raise
         return max(deadline - monotonic(), SESSION_TICK_S)
 
-    def small_objects(self, view: View) -> "Objects | None":
-        """Return the compiled core's entry for small reads and writes.
-
-        None without a core, or if operations are traced.
-        """
-        return small_objects(self.session, view, self) if self._tracer is None else None
-
-    def settle(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-        """Settle the future of an operation that began in the core and ended in the session.
-
-        The future of a read gets the value.
-        """
-        _settle(future, result.value if isinstance(result, DataResult) else result, error)
-
     def begin(
         self,
         label: OperationLabel,
@@ -254,8 +236,7 @@ class Runner:
     ) -> Callable[[Any, BaseException | None], None]:
         """Return the function to be called once, at the end of the operation."""
         if self._tracer is not None and (traced := self._tracer.begin(label)) is not None:
-            if isinstance(self._whole, LogSession):
-                traced.recording.waits_for_chain(label.what, self._whole.appender.chain)
+            self._whole.began(traced.recording, label.what)
             end = partial(self._tracer.end, traced)
             return partial(_settle_traced, self.room, size, future, end)
         return partial(_settle_and_leave, self.room, size, future)
@@ -309,10 +290,10 @@ class Runner:
             self.schedule()
 
     def _deliver_frames(self, server: ServerId, frames: Sequence[Frame]) -> None:
-        self.session.receive_frames(server, frames, monotonic())
+        self._whole.receive_frames(server, frames, monotonic())
         if self.room.waiting:
             self.room.admit()
-        if not self._pumping and self.session.has_orders:
+        if not self._pumping and self._whole.has_orders:
             self.schedule()
 
     def schedule(self) -> None:
@@ -334,15 +315,11 @@ class Runner:
         if session.contacts:
             contacts, session.contacts = session.contacts, []
             self.learn(contacts)
-        if self._framed is None:
-            for server, messages in self._whole.take_outbox().items():
-                self._connections.post(server, messages)
-        else:
-            for server, letter in session.take_letters().items():
-                if isinstance(letter, bytes):
-                    self._framed.post_frame(server, letter)
-                else:
-                    self._framed.post(server, letter)
+        for server, letter in self._whole.take_letters().items():
+            if isinstance(letter, list):
+                self._connections.post(server, letter)
+            elif self._framed is not None:
+                self._framed.post_frame(server, letter)
         if session.asks:
             asks, session.asks = session.asks, []
             for what, task in asks:

@@ -6,13 +6,14 @@ Users' arguments are checked before a message is sent, and refused by name.
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from ares.client.domain import Identify, ObjectDomain
 from ares.client.file import File
 from ares.client.runner import Runner, unreported
+from ares.compiled import SmallObjects, small_objects
 from ares.dap.primitives import DataResult
 from ares.engine.jobs import OperationLabel
 from ares.engine.room import OBJECT_OPERATION_BYTES, SMALL_REPLY_BYTES, UNKNOWN_REPLY_BYTES
@@ -37,9 +38,6 @@ from ares.registers.coverable import read_versioned, write_versioned
 from ares.registers.mirroring import CopyReport, MirrorPass
 from ares.registers.operations import delete, read, stat, write
 from ares.registers.survey import list_objects
-
-if TYPE_CHECKING:
-    from ares._core import Objects
 
 Result = TypeVar("Result")
 
@@ -81,9 +79,9 @@ class ObjectStore(ObjectDomain):
 
     def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
         super().__init__(runner, view, timeout_s, identify)
-        self._small = runner.small_objects(view)
+        self._small = None if runner.traces else small_objects(runner.session, view, runner)
         self._room = runner.room
-        self._small_reads: Objects | None = None
+        self._small_reads: SmallObjects | None = None
         self._reply_bytes = UNKNOWN_REPLY_BYTES
 
     async def write(

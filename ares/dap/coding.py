@@ -36,7 +36,7 @@ of the stripe.
 """
 
 _unpack_header = _HEADER.unpack_from
-_HEADER_BYTES = 80
+FRAGMENT_HEADER_BYTES = 80
 _PROBE = bytes(range(100))
 
 JOINED_BYTES_MIN = 32 * 1024
@@ -94,7 +94,7 @@ class ReedSolomon:
             ) from error
         probe: bytes = self._driver.encode(_PROBE)[0]
         _, size, _, whole = _unpack_header(probe)
-        if whole != len(_PROBE) or not probe[_HEADER_BYTES:].startswith(_PROBE[:size]):
+        if whole != len(_PROBE) or not probe[FRAGMENT_HEADER_BYTES:].startswith(_PROBE[:size]):
             raise ConfigurationRefused(
                 f"erasure code {backend}: this release of liberasurecode writes elements in "
                 "another format"
@@ -166,7 +166,7 @@ class ReedSolomon:
 def _slices(parts: Parts, left: int) -> Iterator[memoryview]:
     """Yield the slices of a stripe's first k fragments, ``left`` bytes in all."""
     for part in parts:
-        piece = memoryview(part)[_HEADER_BYTES:][:left]
+        piece = memoryview(part)[FRAGMENT_HEADER_BYTES:][:left]
         left -= len(piece)
         yield piece
 

@@ -12,13 +12,14 @@ the consensus service, or the end of a Together. Jobs with a common key run in s
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import Any, assert_never, cast
 
 from ares.engine.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
-from ares.engine.handed import job_of, round_of
 from ares.engine.jobs import Job, Key, OperationRecorder, ParallelGroup, Refusal, Round, Task, begin
 from ares.engine.phases import CONSENSUS, PAUSE, QUEUE
+from ares.engine.port import FastPath, Letter, NoFastPath
 from ares.engine.readiness import Readiness
+from ares.engine.takeover import FastOperation, job_of, round_of
 from ares.model.codec import Frame, decode_replies, decode_requests
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ConfigurationRefused, Superseded, Unavailable, Uncertain
@@ -33,9 +34,6 @@ from ares.model.identity import (
 from ares.model.messages import AnyMessage, Introduce, PutData, Reason, Refused
 from ares.model.quorum import QuorumState
 
-if TYPE_CHECKING:
-    from ares._core import Client, Handed
-
 SESSION_TICK_S = 0.025
 ROUND_RESEND_S_MAX = 4.0
 ROUND_STALL_S = 1.0
@@ -48,9 +46,6 @@ DENIED_S = 0.25
 HINT_AGAIN_S = 2.0
 ASK_GRACE_S = 0.5
 """Extra seconds of the consensus service, which has as long as the job, and begins later."""
-
-Letter = list[AnyMessage] | Frame
-"""The post for a server: messages, or the only frame of a batch of requests."""
 
 
 class Session:
@@ -66,18 +61,20 @@ class Session:
     ``sending``: whether the request of a call has not wholly left for a server.
     ``earlier``: for a log, the configurations introduced together with a configuration.
 
-    ``core``: the compiled core, which runs small reads and writes as the session would
-    (ares/registers/small_objects.py) until an unusual event, and gives them to :meth:`take_over` in
-    this case. Calls, the order of servers, tags and the outbox are the session's.
+    ``fast_path``: runs small operations as the session would. ``now``: time of the last event.
+    ``jobs``: operations that have not ended, and ``queues``: of these, the operations with a key,
+    in sequence. ``last_call``: the highest number of a call, and ``rounds``: the rounds under way
+    by call. ``met``: configurations whose servers were spoken to. ``usual_round_s``: average time
+    of the rounds that spare servers.
     """
 
     def __init__(
         self,
         turn: int = 0,
         earlier: Callable[[Configuration], tuple[Configuration, ...]] = lambda configuration: (),
-        core: "Client | None" = None,
+        fast_path: FastPath | None = None,
     ) -> None:
-        self.core = core
+        self.fast_path: FastPath = fast_path or NoFastPath()
         self._earlier = earlier
         self.asks: list[tuple[Agree | Announce, Task]] = []
         self.hints: list[DomainName] = []
@@ -87,18 +84,18 @@ class Session:
         self.connected_s: Mapping[ServerId, float] = {}
         self.receiving: Callable[[ServerId], bool] = lambda server: False
         self.sending: Callable[[ServerId, CallId], bool] = lambda server, call: False
-        self._now = 0.0
+        self.now = 0.0
         self._pauses: list[tuple[float, int, Task]] = []
         self._pause_count = 0
-        self._queues: dict[Key, list[Job]] = {}
-        self._jobs: dict[Job, None] = {}
-        self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
-        self._last_call = 0
-        self._rounds: dict[int, Round] = {}
-        self._met: set[ConfigurationId] = set()
+        self.queues: dict[Key, list[Job]] = {}
+        self.jobs: dict[Job, None] = {}
+        self.outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
+        self.last_call = 0
+        self.rounds: dict[int, Round] = {}
+        self.met: set[ConfigurationId] = set()
         self._hints_wanted: set[DomainName] = set()
         self._hint_again_at: dict[DomainName, float] = {}
-        self._usual_s = 0.0
+        self.usual_round_s = 0.0
 
     @property
     def busy(self) -> bool:
@@ -110,12 +107,12 @@ class Session:
 
         Counted, too: operations that wait for another operation on their object.
         """
-        return len(self._jobs) + (self.core.under_way if self.core is not None else 0)
+        return len(self.jobs) + self.fast_path.under_way
 
     @property
     def has_orders(self) -> bool:
         """Return whether the shell has orders to take, or a time to wake the session."""
-        return bool(self._outbox or self.asks or self.hints or self._pauses)
+        return bool(self.outbox or self.asks or self.hints or self._pauses)
 
     @property
     def wakes_at(self) -> float | None:
@@ -138,9 +135,9 @@ class Session:
         recording: OperationRecorder | None = None,
     ) -> Job:
         """Begin ``operation``; see :class:`Job` for the arguments."""
-        self._now = now
-        if key is not None and self.core is not None:
-            self.core.hand_over_writes(self, *key)
+        self.now = now
+        if key is not None:
+            self.fast_path.hand_over_writes(self, *key)
         job = Job(
             operation,
             None,
@@ -154,15 +151,15 @@ class Session:
             progress=progress,
         )
         job.recording = recording
-        self._jobs[job] = None
+        self.jobs[job] = None
         if key is not None:
-            queue = self._queues.get(key)
+            queue = self.queues.get(key)
             if queue is not None:
                 if recording is not None:
                     recording.waits(job, QUEUE)
                 queue.append(job)
                 return job
-            self._queues[key] = [job]
+            self.queues[key] = [job]
         self._step(job, None)
         return job
 
@@ -172,34 +169,32 @@ class Session:
             self._end(job)
 
     def cancel_small(self, done: object) -> None:
-        """Run :meth:`cancel` for an operation begun by the core, identified by its ``done``."""
-        if self.core is not None:
-            self.core.hand_over_for(self, done)
-        job = next((job for job in self._jobs if job.begun_for is done), None)
+        """Run :meth:`cancel` for an operation of the fast path, identified by its ``done``."""
+        self.fast_path.hand_over_for(self, done)
+        job = next((job for job in self.jobs if job.begun_for is done), None)
         if job is not None:
             self.cancel(job)
 
-    def take_over(self, handed: "Handed") -> None:
-        """Continue an operation of the core from its present state.
+    def take_over(self, begun: FastOperation) -> None:
+        """Continue an operation of the fast path from its present state.
 
         An operation not begun begins at once, a write in turn.
         """
-        job = job_of(handed)
-        self._jobs[job] = None
-        queue = [job] if job.key is None else self._queues.setdefault(job.key, [])
+        job = job_of(begun)
+        self.jobs[job] = None
+        queue = [job] if job.key is None else self.queues.setdefault(job.key, [])
         if job.key is not None:
             queue.append(job)
-        if not handed.call and queue[0] is job:
+        if not begun.call and queue[0] is job:
             self._step(job, None)
-        if handed.call:
-            job.call = handed.call
-            self._rounds[job.call] = round_of(handed, job, self.readiness)
+        if begun.call:
+            job.call = begun.call
+            self.rounds[job.call] = round_of(begun, job, self.readiness)
 
     def take_over_all(self) -> None:
-        """Take over all operations of the core."""
-        if self.core is not None:
-            for call in self.core.calls():
-                self.core.hand_over(self, call)
+        """Take over all operations of the fast path."""
+        for call in self.fast_path.calls():
+            self.fast_path.hand_over(self, call)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End every job with an error of its own: no session will continue them.
@@ -207,9 +202,8 @@ class Session:
         Writes under way may take effect or not.
         """
         self.take_over_all()
-        if self.core is not None:
-            self.core.close()
-        for job in list(self._jobs):
+        self.fast_path.close()
+        for job in list(self.jobs):
             if not job.ended:
                 self._abort(job, error())
 
@@ -230,14 +224,14 @@ class Session:
 
     def _leave(self, job: Job) -> None:
         """Remove an ended job; let the next job of its queue begin."""
-        self._jobs.pop(job, None)
+        self.jobs.pop(job, None)
         if job.key is None:
             return
-        queue = self._queues[job.key]
+        queue = self.queues[job.key]
         first = queue[0] is job
         queue.remove(job)
         if not queue:
-            del self._queues[job.key]
+            del self.queues[job.key]
         elif first:
             self._step(queue[0], None)
 
@@ -247,7 +241,7 @@ class Session:
         A task that pauses again during this call, however shortly, waits for the next call: further
         tasks have their turn.
         """
-        self._now = now
+        self.now = now
         due: list[Task] = []
         while self._pauses and self._pauses[0][0] <= now:
             due.append(heapq.heappop(self._pauses)[2])
@@ -257,7 +251,7 @@ class Session:
 
     def resume(self, task: Task, value: Any, now: float, error: Exception | None = None) -> None:
         """Answer an ask."""
-        self._now = now
+        self.now = now
         task.asking = False
         if not task.ended:
             self._step(task, value, error)
@@ -268,7 +262,7 @@ class Session:
 
     def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
         if task.moving:
-            task.job.put_off(self._now)
+            task.job.put_off(self.now)
         recording = task.recording
         if recording is not None:
             recording.resumed(task)
@@ -295,12 +289,12 @@ class Session:
                     if effect.retry:
                         task.moving = False
                     elif task.job.idle:
-                        task.job.put_off(self._now + effect.seconds)
+                        task.job.put_off(self.now + effect.seconds)
                     if recording is not None:
                         recording.waits(task, PAUSE)
                     self._pause_count += 1
                     return heapq.heappush(
-                        self._pauses, (self._now + effect.seconds, self._pause_count, task)
+                        self._pauses, (self.now + effect.seconds, self._pause_count, task)
                     )
                 case Agree() | Announce():
                     if recording is not None:
@@ -310,7 +304,7 @@ class Session:
                 case Together():
                     return self._fill(ParallelGroup(task.job, task, effect))
                 case Now():
-                    value = self._now
+                    value = self.now
                 case _:
                     assert_never(effect)
 
@@ -386,34 +380,31 @@ class Session:
         """Forget the rounds for which these tasks wait."""
         for task in tasks:
             if task.call is not None:
-                del self._rounds[task.call]
+                del self.rounds[task.call]
                 task.call = None
 
     def _ask(self, task: Task, gather: Gather) -> None:
-        call = task.call = self._last_call = self._last_call + 1
-        round = self._rounds[call] = begin(call, task, gather, self._now)
+        call = task.call = self.last_call = self.last_call + 1
+        round = self.rounds[call] = begin(call, task, gather, self.now)
         if task.recording is not None:
             task.recording.asked(round)
-        if gather.configuration.id not in self._met:
+        if gather.configuration.id not in self.met:
             self._meet(gather.configuration, call)
         requests, order = round.requests, gather.order
-        letter = self._outbox.__getitem__ if self.core is None else self._letter
+        letter, outbox = self.fast_path.letter, self.outbox
         if not isinstance(requests, list):
             for server in round.asked if order is None else order.asked:
-                letter(server).append(requests)
+                letter(outbox, server).append(requests)
         elif order is None:
             for server, request in zip(round.asked, requests, strict=True):
-                letter(server).append(request)
+                letter(outbox, server).append(request)
         else:
             for position in order.first:
-                letter(round.asked[position]).append(requests[position])
+                letter(outbox, round.asked[position]).append(requests[position])
 
     def _letter(self, server: ServerId) -> list[AnyMessage]:
         """Return the list of messages for the server, for additions."""
-        letter = self._outbox[server]
-        if self.core is not None:
-            self.core.precede(server, letter)
-        return letter
+        return self.fast_path.letter(self.outbox, server)
 
     def _meet(self, configuration: Configuration, call: int) -> None:
         """Introduce a configuration to all its servers at the first contact.
@@ -421,7 +412,7 @@ class Session:
         Servers which this client would not ask soon are to know the configuration, too. Each knows
         c0 by itself.
         """
-        self._met.add(configuration.id)
+        self.met.add(configuration.id)
         self.contacts.extend(configuration.servers)
         if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (
             DEFAULT_DOMAIN,
@@ -448,11 +439,10 @@ class Session:
         }
 
     def take_letters(self) -> dict[ServerId, Letter]:
-        """Run :meth:`take_outbox`; messages of the core alone for a server are encoded already."""
-        letters, self._outbox = cast(dict[ServerId, Letter], self._outbox), defaultdict(list)
+        """Run :meth:`take_outbox`; messages of the fast path alone are encoded already."""
+        letters, self.outbox = cast(dict[ServerId, Letter], self.outbox), defaultdict(list)
         sent = self.readiness.sent
-        if self.core is not None:
-            self.core.take(letters, sent)
+        self.fast_path.take(letters, sent)
         for server, messages in letters.items():
             if (
                 isinstance(messages, list) and type(messages[-1]) is not Introduce
@@ -461,29 +451,32 @@ class Session:
         self.readiness.next_turn()
         return letters
 
+    def began(self, recording: object, what: str) -> None:
+        """Do nothing: every operation of this session is a job, with a recording of its own."""
+
     def receive_frames(self, server: ServerId, frames: Sequence[Frame], now: float) -> None:
         """Take an undecoded batch of replies.
 
         Raises :class:`BadMessage`; no part of a bad batch is used.
         """
-        if self.core is not None and frames:
-            self.core.feed(self, server, frames, now)
+        if frames:
+            self.fast_path.feed(self, server, frames, now)
         else:
             self.receive(server, decode_replies(frames), now)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
         """Take replies from a server; late, doubled and unexpected replies are dropped."""
-        self._now = now
+        self.now = now
         if messages:
             self.readiness.heard(server, messages[-1].call)
-        if self.core is not None:
+        if self.fast_path.under_way:
             for message in messages:
-                self.core.hand_over(self, message.call)
+                self.fast_path.hand_over(self, message.call)
         self.take(server, messages)
 
     def take(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        """Take replies from a server, or a part of a batch of them, none of them for the core."""
-        rounds = self._rounds
+        """Take replies to rounds of jobs: from a server, a batch or a part of it."""
+        rounds = self.rounds
         for message in messages:
             round = rounds.get(message.call)
             if round is None:
@@ -505,9 +498,9 @@ class Session:
                 self._refused(round, server, message)
 
     def _all_rounds(self) -> list[Round]:
-        """Return all rounds in the order of their calls, after taking over those of the core."""
+        """Return all rounds in the order of their calls, after taking over the fast path's."""
         self.take_over_all()
-        return [self._rounds[call] for call in sorted(self._rounds)]
+        return [self.rounds[call] for call in sorted(self.rounds)]
 
     def _look(self, round: Round) -> None:
         """Continue after a quorum, unless the round wants more."""
@@ -515,15 +508,15 @@ class Session:
         if gather.settled is None or gather.settled(round.answers) or round.complete:
             self._conclude(round)
         elif round.patient_until is None and gather.patience_s is not None:
-            round.patient_until = self._now + gather.patience_s(
-                round.answers, self._now - round.started
+            round.patient_until = self.now + gather.patience_s(
+                round.answers, self.now - round.started
             )
             self._ask_rest(round)
 
     def _conclude(self, round: Round) -> None:
         if round.gather.order is not None:
-            self._usual_s += (self._now - round.started - self._usual_s) / USUAL_ROUNDS
-        del self._rounds[round.call]
+            self.usual_round_s += (self.now - round.started - self.usual_round_s) / USUAL_ROUNDS
+        del self.rounds[round.call]
         task = round.task
         task.call = None
         if task.recording is not None:
@@ -532,7 +525,7 @@ class Session:
 
     def _throw(self, round: Round, error: Exception | None = None) -> None:
         """End a round with an error, by default the error of a round without a quorum."""
-        del self._rounds[round.call]
+        del self.rounds[round.call]
         task = round.task
         task.call = None
         error = error or round.failure(self.troubles)
@@ -596,13 +589,13 @@ class Session:
         if round.complete and not (unreachable and unproven):
             self._throw(round)
         elif unreachable:
-            round.give_up_by(self._now + DENIED_S)
+            round.give_up_by(self.now + DENIED_S)
             if unproven:
                 self._want_hint(round.gather.configuration.domain, urgent=True)
 
     def _want_hint(self, domain: DomainName, urgent: bool = False) -> None:
         if domain not in self._hints_wanted and (
-            urgent or self._now >= self._hint_again_at.get(domain, 0.0)
+            urgent or self.now >= self._hint_again_at.get(domain, 0.0)
         ):
             self._hints_wanted.add(domain)
             self.hints.append(domain)
@@ -616,10 +609,10 @@ class Session:
         self._hint_again_at[domain] = now + HINT_AGAIN_S
         if newer is not None:
             self.redirect(domain, newer, now)
-        self._now = now
+        self.now = now
         for round in self._all_rounds():
             if (
-                round.call in self._rounds
+                round.call in self.rounds
                 and round.gather.configuration.domain == domain
                 and round.outcome is QuorumState.UNREACHABLE
             ):
@@ -635,27 +628,25 @@ class Session:
 
         ``newer`` is finalized.
         """
-        self._now = now
+        self.now = now
         for round in self._all_rounds():
             configuration = round.gather.configuration
             is_older = (
                 configuration.index < newer.index and configuration.cluster_id == newer.cluster_id
             )
-            if round.call in self._rounds and configuration.domain == domain and is_older:
+            if round.call in self.rounds and configuration.domain == domain and is_older:
                 self._throw(round, Superseded(newer))
 
     def tick(self, now: float) -> None:
         """Let time pass: end pauses, send again, ask for hints, end overdue rounds and jobs."""
         self.wake(now)
-        core = self.core
-        for call in sorted(self._rounds if core is None else (*self._rounds, *core.calls())):
-            if core is not None:
-                core.age(self, call, now, self._hedge_after_s)
-            if call in self._rounds:
-                self._age(self._rounds[call])
-        if core is not None:
-            core.hand_over_overdue(self, now)
-        for job in [job for job in self._jobs if job.deadline <= now]:
+        fast_path = self.fast_path
+        for call in sorted((*self.rounds, *fast_path.calls())):
+            fast_path.age(self, call, now, self._hedge_after_s)
+            if call in self.rounds:
+                self._age(self.rounds[call])
+        fast_path.hand_over_overdue(self, now)
+        for job in [job for job in self.jobs if job.deadline <= now]:
             # No round could be failed for the job: the job pauses, is queued, or asks the consensus
             # service, which may be about to give the reason of its delay.
             if not job.ended and (
@@ -671,10 +662,10 @@ class Session:
 
     @property
     def _hedge_after_s(self) -> float:
-        return max(SESSION_TICK_S, HEDGE_USUAL * self._usual_s)
+        return max(SESSION_TICK_S, HEDGE_USUAL * self.usual_round_s)
 
     def _age(self, round: Round) -> None:
-        now = self._now
+        now = self.now
         if round.give_up_at is not None and now >= round.give_up_at:
             self._suspect(round)
             self._throw(round)

@@ -49,6 +49,9 @@ FRAMES_MAX = 65_536
 BATCH_MESSAGES_MAX = 4096
 """Messages of a batch, in sending and in reading."""
 
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""Most bytes of a batch of several messages: the receiver sees no message before the last."""
+
 WIRE_PREFIX = bytes([WIRE_VERSION])
 _encoder = msgspec.msgpack.Encoder()
 _WHY_CHARACTERS_MAX = 1000

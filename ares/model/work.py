@@ -6,6 +6,9 @@ at in the same time.
 
 from collections.abc import Sequence
 
+TURN_WORK = 4 * 1024 * 1024
+"""Work after which a client's turn ends; its replies are sent afterwards."""
+
 REQUEST_WORK = 8 * 1024
 """Work of a small request and its reply, and of an unreadable batch."""
 

@@ -25,8 +25,8 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.codec import (
+    BATCH_BYTES_MAX,
     DETACHED_BYTES_MIN,
     PORTION_BYTES,
     Frame,
@@ -36,6 +36,7 @@ from ares.model.codec import (
     decode_requests,
     encode,
 )
+from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import Append, Forward
@@ -49,16 +50,13 @@ from ares.model.messages import (
     Reason,
     Refused,
 )
-from ares.model.work import REQUEST_WORK, Meter
+from ares.model.work import REQUEST_WORK, TURN_WORK, Meter
 from ares.net.port import Came, DeliverFrames, Handle, Sender
 from ares.platform.json_logs import is_worth_a_line
 from ares.platform.metrics import ListenerTraffic
 
 if TYPE_CHECKING:
-    from ares._core import Served
-
-BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""Most bytes of a batch of several messages: the receiver sees no message before the last."""
+    from ares.compiled import ServedTurn
 
 LARGE_BYTES_MAX = 256 * 1024
 """Large messages together in a batch while more wait: a small message waits behind no more."""
@@ -72,9 +70,8 @@ PEER_WAITING_MESSAGES_MAX = 4096
 PEER_WAITING_BYTES_MAX = 128 * 1024 * 1024
 """Messages and bytes of data kept for a peer that takes no messages."""
 
-TURN_WORK = 4 * 1024 * 1024
 TURN_S = 0.005
-"""End of a turn, by work or time; its replies are sent afterwards."""
+"""Time after which a turn ends; its replies are sent afterwards."""
 
 FIRST_WORK = TURN_WORK // 8
 """Least work of a turn, and the work after which a new round is requested."""
@@ -312,7 +309,7 @@ class BatchListener(ABC):
     def __init__(self, traffic: ListenerTraffic | None = None) -> None:
         self.bad_batches = 0
         self.seen: Callable[[Sender, Sequence[AnyMessage]], None] = lambda sender, messages: None
-        self.core: Callable[[Sender, Came], Served | None] | None = None
+        self.core: Callable[[Sender, Came], ServedTurn | None] | None = None
         self.address = ""
         self._traffic = traffic or ListenerTraffic()
         self._serving = False

@@ -14,7 +14,7 @@ from ares.model.messages import AnyMessage
 from ares.model.work import Meter
 
 if TYPE_CHECKING:
-    from ares._core import Served
+    from ares.compiled import ServedTurn
 
 Sender = Hashable
 """The name of the client of a request, for the reply; valid while its connection lasts."""
@@ -135,7 +135,7 @@ class Listener(Intake, Protocol):
 
     bad_batches: int
     meter: Meter
-    core: "Callable[[Sender, Came], Served | None] | None"
+    core: "Callable[[Sender, Came], ServedTurn | None] | None"
     seen: "Callable[[Sender, Sequence[AnyMessage]], None]"
 
     async def serve(self, handle: Handle) -> str:

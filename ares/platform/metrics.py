@@ -31,7 +31,7 @@ from ares.replica.configuration_state import ConfigurationState
 from ares.sharedlog.log_state import LogTotals
 
 if TYPE_CHECKING:
-    from ares._core import Served
+    from ares.compiled import ServedTurn
 
 BATCH_S_BUCKETS = (
     0.00005,
@@ -152,7 +152,7 @@ class ListenerTraffic:
                 self.count_replies((reply,))
         self.count_waited(seconds, reads, writes)
 
-    def count_served(self, served: "Served", seconds: float) -> None:
+    def count_served(self, served: "ServedTurn", seconds: float) -> None:
         """Count the compiled core's work, as :meth:`count_batch` and :meth:`count_turn` do."""
         requests = self.requests
         requests[GetTag] += served.tags

@@ -7,7 +7,7 @@ anyway. Keeping the tags would leak memory with every reconfiguration. A server 
 acknowledges put-data without storing, as published (Alg. 4:18).
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from itertools import islice
 from typing import Any, cast
 
@@ -88,9 +88,12 @@ class ConfigurationState:
     called with every configuration known here to be finalized: the successor, or this
     configuration. ``carried``: number of values asked for by requests with a successor: movers, not
     users. ``answers``: the function for each kind of request, as a table: testing classes in
-    sequence takes longer than answering.
+    sequence takes longer than answering. ``objects``: the versions held, by object, in the order of
+    names; only this class and the compiled core change them. ``element_index``: index of the
+    elements held here. ``capacity``: most versions of an object. ``order_known``: see
+    ``following``.
 
-    The server remembers the objects with a put after nextC (``_following``), and can say of the
+    The server remembers the objects with a put after nextC (``following``), and can say of the
     other objects that all their versions were here before: a mover finds these versions, because
     its requests install nextC. Where the order is not known, as after a restart, the server makes
     no such statement.
@@ -115,15 +118,15 @@ class ConfigurationState:
         self.pointed_place: int | None = None
         self._pointed_bytes = 0
         self._journaled = share is not None
-        self._share = share or ConfigurationUsage(JournalUsage())
-        self._element_index = position if configuration.dap == "ec" else 0
-        self._capacity = capacity(configuration)
-        self._objects: SortedDict[ObjectName, VersionList] = SortedDict()
-        self._following: set[ObjectName] = set()
+        self.share = share or ConfigurationUsage(JournalUsage())
+        self.element_index = position if configuration.dap == "ec" else 0
+        self.capacity = capacity(configuration)
+        self.objects: SortedDict[ObjectName, VersionList] = SortedDict()
+        self.following: set[ObjectName] = set()
         self._clock = clock
         self._left: SortedDict[ObjectName, None] = SortedDict()
         self._left_seen = ObjectName("")
-        self._order_known = True
+        self.order_known = True
         self.answers: dict[type[Keyed], Callable[[Any], Reply]] = {
             GetTag: self.get_tag,
             GetData: self.get_data,
@@ -134,11 +137,6 @@ class ConfigurationState:
             CollectConfig: self.collect,
             Finalize: self.finalize,
         }
-
-    @property
-    def objects(self) -> Mapping[ObjectName, VersionList]:
-        """Return the versions held, by object, for reading only."""
-        return self._objects
 
     def install(self, successor: Successor) -> None:
         """Move nextC (put-config, or carried by a request: rule R1).
@@ -183,7 +181,7 @@ class ConfigurationState:
         Raises :class:`BadInput` for an impossible name, unless the object is present: an earlier
         release stored any name.
         """
-        versions = self._objects.get(request.object)
+        versions = self.objects.get(request.object)
         if versions is None and not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
             check_name(request.object)
         return TagReply(
@@ -195,7 +193,7 @@ class ConfigurationState:
         if request.successor is not None:
             self.carried += 1
             self.learn(request.successor)
-        versions = self._objects.get(request.object)
+        versions = self.objects.get(request.object)
         if versions is None:
             if not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
                 check_name(request.object)
@@ -213,7 +211,7 @@ class ConfigurationState:
             or (self._journaled and not self.is_sound(request.object, tag, wanted))
         ):
             wanted = None
-        preceding = self._order_known and request.object not in self._following
+        preceding = self.order_known and request.object not in self.following
         return DataReply(
             request.call,
             versions.tags(),
@@ -232,20 +230,20 @@ class ConfigurationState:
         """
         if element.size < DETACHED_BYTES_MIN:
             return not is_hollow(element)
-        self._share.account.verified_bytes += element.size
+        self.share.account.verified_bytes += element.size
         sound = intact(self.configuration.id, object, tag, element)
         if not sound:
             self._found_damaged(object, tag)
         return sound
 
     def _found_damaged(self, object: ObjectName, tag: Tag) -> None:
-        versions = self._objects.get(object)
+        versions = self.objects.get(object)
         position = versions.position(tag) if versions is not None else None
         if versions is None or position is None or is_hollow(versions.entries[position][1]):
             return
         _, element, place = versions.entries[position]
         self.move(PutData(NO_CALL, self.configuration.id, object, tag, hollow(element)), place)
-        self._share.account.suspects[place] = None
+        self.share.account.suspects[place] = None
 
     def put_data(self, request: PutData) -> Ack:
         """Answer PutData. Raises the errors of :meth:`put`."""
@@ -266,7 +264,7 @@ class ConfigurationState:
             if not 0 < len(object) <= NAME_CHARACTERS_SURE:
                 check_name(object)
             if (
-                element.index != self._element_index
+                element.index != self.element_index
                 or not LEFT_LENGTH <= element.length <= size * self.configuration.k
                 or (len(element.parts) > 1 and is_in_crumbs(element))
                 or not intact(put.configuration, object, tag, element)
@@ -280,30 +278,30 @@ class ConfigurationState:
         if self.collected or tag == TAG_ZERO:
             return None
         if self.successor is not None:
-            self._following.add(object)
-        versions = self._objects.get(object)
+            self.following.add(object)
+        versions = self.objects.get(object)
         if versions is None:
-            versions = self._objects[object] = VersionList()
+            versions = self.objects[object] = VersionList()
         trimmed = versions.trimmed
-        lost = versions.put(tag, element, self._capacity, place)
+        lost = versions.put(tag, element, self.capacity, place)
         if element.length == LEFT_LENGTH:
             self._left[object] = None
         if lost is None:
             self.elements += 1
             self.bytes += size
             if self._journaled:
-                self._share.add(place, put_bytes(object, size))
+                self.share.add(place, put_bytes(object, size))
             return put
         if lost[0] is tag:
             return self._not_kept(put, versions, place, trimmed)
         lost_size = lost[1].size
         self.bytes += size - lost_size
         if self._journaled:
-            self._share.exchange(
+            self.share.exchange(
                 lost[2], put_bytes(object, lost_size), place, put_bytes(object, size)
             )
             if versions.trimmed != trimmed:
-                self._share.tell_trimmed(object, versions, lost[2], trimmed)
+                self.share.tell_trimmed(object, versions, lost[2], trimmed)
         return put
 
     def _check_number(self, object: ObjectName, tag: Tag) -> None:
@@ -313,7 +311,7 @@ class ConfigurationState:
         release, or a server with a fast clock, accepted under such a tag can be written and
         deleted; no client gains more by this than by as many writes.
         """
-        held = self._objects.get(object)
+        held = self.objects.get(object)
         highest = number_max(self._clock())
         if tag.number > highest and (held is None or tag.number > held.newest.number + 1):
             raise BadElement(
@@ -333,11 +331,11 @@ class ConfigurationState:
         if position is None:
             if versions.trimmed == trimmed:
                 return None
-            self._share.tell_trimmed(put.object, versions, place, trimmed)
+            self.share.tell_trimmed(put.object, versions, place, trimmed)
             return TagsTrimmed(put.configuration, put.object, put.tag)
         if not is_hollow(versions.entries[position][1]):
             return None
-        self._share.account.repaired += 1
+        self.share.account.repaired += 1
         self.move(put, place)
         return put
 
@@ -352,12 +350,12 @@ class ConfigurationState:
         """Mark the configuration as collected: drop every object, and keep none from now on."""
         self.collected = True
         self.bytes = self.elements = 0
-        self._objects.clear()
-        self._following.clear()
+        self.objects.clear()
+        self.following.clear()
         self._left.clear()
-        self._share.clear()
+        self.share.clear()
         if self.pointed_place is not None:
-            self._share.add(self.pointed_place, self._pointed_bytes)
+            self.share.add(self.pointed_place, self._pointed_bytes)
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:
         """Answer ListObjects.
@@ -376,7 +374,7 @@ class ConfigurationState:
         after = max(request.after, request.prefix)
         page: list[ListedObject] = []
         characters = 0
-        for name in self._objects.irange(
+        for name in self.objects.irange(
             ObjectName(after), inclusive=(after != request.after, True)
         ):
             if not name.startswith(request.prefix):
@@ -386,7 +384,7 @@ class ConfigurationState:
             characters += len(name)
             if len(page) == limit or characters > PAGE_CHARACTERS_MAX:
                 return ObjectsReply(request.call, tuple(page), True, self.successor)
-            versions = self._objects[name]
+            versions = self.objects[name]
             page.append(ListedObject(name, versions.newest, versions.deleted))
         return ObjectsReply(request.call, tuple(page), False, self.successor)
 
@@ -394,7 +392,7 @@ class ConfigurationState:
         left, named = self.left_behind()
         return ConfigurationReport(
             self.configuration,
-            len(self._objects),
+            len(self.objects),
             self.bytes,
             self.collected,
             self.successor,
@@ -418,7 +416,7 @@ class ConfigurationState:
         return len(left), tuple(filter(self._is_left_behind, islice(left, LEFT_NAMED_MAX)))
 
     def _is_left_behind(self, name: ObjectName) -> bool:
-        versions = self._objects.get(name)
+        versions = self.objects.get(name)
         return (
             versions is not None
             and bool(versions.entries)
@@ -443,19 +441,19 @@ class ConfigurationState:
     def point_from(self, place: int) -> None:
         """Record ``place`` as the journal's place of :meth:`pointed`."""
         if self.pointed_place is not None:
-            self._share.add(self.pointed_place, -self._pointed_bytes)
+            self.share.add(self.pointed_place, -self._pointed_bytes)
         self.pointed_place, self._pointed_bytes = (
             place,
             pointed_bytes(self.configuration, self.successor),
         )
-        self._share.add(place, self._pointed_bytes)
+        self.share.add(place, self._pointed_bytes)
 
     def knows(self, object: ObjectName, tag: Tag) -> bool:
         """Return whether a put of ``tag`` would change no state.
 
         The version is held with its data, or was dropped and would be dropped again.
         """
-        versions = self._objects.get(object)
+        versions = self.objects.get(object)
         if (
             self.collected
             or versions is None
@@ -468,7 +466,7 @@ class ConfigurationState:
             return not is_hollow(element)
         return (
             tag <= versions.trimmed
-            and len(versions.entries) == self._capacity
+            and len(versions.entries) == self.capacity
             and tag < versions.entries[-1][0]
         )
 
@@ -478,16 +476,16 @@ class ConfigurationState:
         The element of a put replaces the held element.
         """
         object, tag = fact.object, fact.tag
-        versions = self._objects.get(object)
+        versions = self.objects.get(object)
         if versions is None:
             return
         if isinstance(fact, TagsTrimmed):
-            self._share.tell_trimmed(object, versions, place, versions.trimmed)
+            self.share.tell_trimmed(object, versions, place, versions.trimmed)
             return
         position = versions.position(tag)
         if position is not None:
             _, old, old_place = versions.entries[position]
-            self._share.exchange(
+            self.share.exchange(
                 old_place, put_bytes(object, old.size), place, put_bytes(object, fact.element.size)
             )
             versions.entries[position] = (tag, fact.element, place)
@@ -496,7 +494,7 @@ class ConfigurationState:
 
     def replace(self, put: PutData) -> None:
         """Hold the same element at its new address in memory."""
-        versions = self._objects.get(put.object)
+        versions = self.objects.get(put.object)
         position = versions.position(put.tag) if versions is not None else None
         if versions is not None and position is not None:
             versions.entries[position] = (put.tag, put.element, versions.entries[position][2])
@@ -509,7 +507,7 @@ class ConfigurationState:
         it.
         """
         object, tag = fact.object, fact.tag
-        versions = self._objects.get(object)
+        versions = self.objects.get(object)
         if isinstance(fact, PutData):
             if versions is not None and versions.position(tag) is not None:
                 self.move(fact, place)
@@ -518,30 +516,30 @@ class ConfigurationState:
                 self._note(fact)
         elif not self.collected:
             if versions is None:
-                versions = self._objects[object] = VersionList()
+                versions = self.objects[object] = VersionList()
             before = versions.trimmed
             if tag >= before:
                 versions.trimmed = tag
-                self._share.tell_trimmed(object, versions, place, before)
+                self.share.tell_trimmed(object, versions, place, before)
 
     def _note(self, put: PutData) -> None:
         if is_hollow(put.element):
-            self._share.account.hollows[put.configuration, put.object, put.tag] = None
+            self.share.account.hollows[put.configuration, put.object, put.tag] = None
 
     def begin_restoring(self) -> None:
         """Keep names unordered until :meth:`restored`.
 
         Ordering a million names at once is much faster than one by one.
         """
-        self._objects = cast("SortedDict[ObjectName, VersionList]", dict(self._objects))
+        self.objects = cast("SortedDict[ObjectName, VersionList]", dict(self.objects))
 
     def restored(self) -> None:
         """End the restoring: every fact was given, serve from now on.
 
         Facts come in any order: the versions present before nextC are unknown.
         """
-        self._order_known = self.successor is None
-        self._objects = SortedDict(self._objects)
+        self.order_known = self.successor is None
+        self.objects = SortedDict(self.objects)
 
     def held_at(
         self, place: int, readable: Container[Key] | None
@@ -551,9 +549,9 @@ class ConfigurationState:
         See :meth:`ares.replica.replica.Replica.held_at`.
         """
         id = self.configuration.id
-        for object in list(self._objects):
+        for object in list(self.objects):
             yield None
-            versions = self._objects.get(object)
+            versions = self.objects.get(object)
             if versions is None:
                 continue
             if versions.trimmed_place == place and versions.trimmed != TAG_ZERO:

@@ -47,23 +47,23 @@ class TagsTrimmed(Struct, frozen=True, array_like=True, gc=False, tag=129):
 
 Fact = PutData | ConfigurationRecord | TagsTrimmed
 
-_PUT_BYTES = 80
-_TRIMMED_BYTES = 48
-_PUT_BYTES_MAX = 176
-_PART_BYTES_MAX = 16
+PUT_BYTES = 80
+TRIMMED_BYTES = 48
+PUT_BYTES_MAX = 176
+PART_BYTES_MAX = 16
 _POINTED_BYTES_MAX = 64
-_CHARACTER_BYTES_MAX = 4
+CHARACTER_BYTES_MAX = 4
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def put_bytes(object: ObjectName, data_bytes: int) -> int:
     """Return the bytes of an element in a journal, approximately, for the account."""
-    return _PUT_BYTES + len(object) + data_bytes
+    return PUT_BYTES + len(object) + data_bytes
 
 
 def trimmed_bytes(object: ObjectName) -> int:
     """Return the bytes of a :class:`TagsTrimmed` in a journal, approximately."""
-    return _TRIMMED_BYTES + len(object)
+    return TRIMMED_BYTES + len(object)
 
 
 def pointed_bytes(*contents: Configuration | Successor | None) -> int:
@@ -78,13 +78,13 @@ def fact_bytes_max(fact: Fact) -> int:
             parts = fact.element.parts
             size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
             return (
-                _PUT_BYTES_MAX
-                + _CHARACTER_BYTES_MAX * len(fact.object)
-                + _PART_BYTES_MAX * len(parts)
+                PUT_BYTES_MAX
+                + CHARACTER_BYTES_MAX * len(fact.object)
+                + PART_BYTES_MAX * len(parts)
                 + size
             )
         case TagsTrimmed():
-            return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object)
+            return PUT_BYTES_MAX + CHARACTER_BYTES_MAX * len(fact.object)
         case ConfigurationRecord():
             return pointed_bytes(fact.configuration, fact.successor)
 

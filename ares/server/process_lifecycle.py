@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ares import compiled
 from ares.cluster.home import (
     SCRUBBED_NAME,
     STORE_NAME,
@@ -44,7 +45,7 @@ from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.messages import DETAIL_CHARACTERS_MAX, Element, PullElement, Role
 from ares.model.tag import Tag
 from ares.net.transports import connections, listener_at
-from ares.platform import compiled, json_logs, tasks
+from ares.platform import json_logs, tasks
 from ares.platform import systemd as service_manager
 from ares.platform.loop import run
 from ares.platform.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory

@@ -14,8 +14,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ares import compiled
 from ares.model.messages import ConsensusDescription, DiskUsage
-from ares.platform import compiled, tasks
+from ares.platform import tasks
 from ares.platform.metrics import AutopilotCounters, Histogram, ListenerTraffic, Vitals
 from ares.platform.release import version
 from ares.sharedlog.log_state import LogTotals

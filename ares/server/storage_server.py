@@ -21,10 +21,12 @@ import time
 from collections import ChainMap, deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from ares import compiled
+from ares.compiled import ServedTurn
 from ares.model.codec import Encoded, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
@@ -57,7 +59,6 @@ from ares.model.messages import (
 )
 from ares.model.work import ENTRY_BYTES_MIN, Meter
 from ares.net.port import Came, Handle, Intake, Loop, Sender
-from ares.platform import compiled
 from ares.platform.json_logs import set_level
 from ares.platform.memory import memory_bytes
 from ares.platform.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic, Vitals, holding
@@ -72,10 +73,6 @@ from ares.server.hosted_logs import HostedLogs
 from ares.server.space_reclaimer import ReclaimStep, SpaceReclaimer
 from ares.server.usage_counts import UsageCounts
 from ares.store.port import Journal, Key, NoJournal, Use
-
-if TYPE_CHECKING:
-    from ares._core import Served as CoreServed
-    from ares._core import Server as CoreServer
 
 _ROOM_BYTES = 64 * 1024
 """Room of a disk below which the disk counts as full."""
@@ -196,9 +193,7 @@ class StorageServer:
         self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _AT_ONCE
         at_hand = self._journal.at_hand if replica.journaled else None
         self._handlers = self._handlers_by_kind()
-        self._core: CoreServer | None = (
-            None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, at_hand)
-        )
+        self._core = compiled.server_core(replica.hosted, at_hand)
         self._ending = False
         self._gathering = GroupCommit()
         self._syncing: GroupCommit | None = None
@@ -227,7 +222,7 @@ class StorageServer:
         return handle_admitted
 
     @property
-    def core(self) -> "Callable[[Sender, Came], CoreServed | None] | None":
+    def core(self) -> Callable[[Sender, Came], ServedTurn | None] | None:
         """The listener's fast handler, :meth:`serve`, if a core is compiled."""
         return None if self._core is None else self.serve
 
@@ -327,7 +322,7 @@ class StorageServer:
         handlers[ListObjects] = partial(self._list, handlers[ListObjects])
         return handlers
 
-    def serve(self, sender: Sender, came: Came) -> "CoreServed | None":
+    def serve(self, sender: Sender, came: Came) -> ServedTurn | None:
         """Serve a read from the network through the compiled core.
 
         The effect is :meth:`handler` of all messages, and ``users`` are told. None if a message is
@@ -340,7 +335,7 @@ class StorageServer:
         if writes is None:
             return None
         if self._at_once:
-            served: CoreServed | None = core.serve(came, writes)
+            served: ServedTurn | None = core.serve(came, writes)
         else:
             self._batch_s = time.perf_counter()
             gathering, syncing = self._gathering, self._syncing
@@ -360,7 +355,7 @@ class StorageServer:
                 self.users.count(sender, id, number)
         return served
 
-    def _commit_served(self, sender: Sender, served: "CoreServed") -> None:
+    def _commit_served(self, sender: Sender, served: ServedTurn) -> None:
         """Append the core's facts to the journal, and keep the replies waiting for the facts."""
         if served.facts is not None:
             self._journal.extend(Encoded(*served.facts), served.fact_bytes)

@@ -9,7 +9,9 @@ from math import inf
 from typing import Any
 
 from ares.engine.effects import Operation
+from ares.engine.recording import Recording
 from ares.engine.session import Session
+from ares.model.codec import Frame, decode_replies
 from ares.model.configuration import Configuration
 from ares.model.errors import NotAuthorized, Unavailable, Uncertain
 from ares.model.identity import CallId, ClientId, ServerId
@@ -89,6 +91,17 @@ class LogSession:
         if self.appender.wants_tail:
             self._see_to_appender(now)
 
+    def began(self, recording: Recording, what: str) -> None:
+        """Record the beginning of an append or a quick read, which is for the chain."""
+        recording.waits_for_chain(what, self.appender.chain)
+
+    def receive_frames(self, server: ServerId, frames: Sequence[Frame], now: float) -> None:
+        """Take an undecoded batch of replies.
+
+        Raises :class:`ares.model.errors.BadMessage`; no part of a bad batch is used.
+        """
+        self.receive(server, decode_replies(frames), now)
+
     def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
         """Take the replies of a server."""
         rest: list[Any] = []
@@ -132,7 +145,7 @@ class LogSession:
             case _:  # the server changed: a newer chain may exist
                 self.appender.stalled = True
 
-    def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
+    def take_letters(self) -> dict[ServerId, list[AnyMessage]]:
         """Return the messages to be sent, by server, and empty the outbox."""
         outbox: dict[ServerId, list[Any]] = dict(self.session.take_outbox())
         chain = self.appender.chain

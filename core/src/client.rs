@@ -1,6 +1,6 @@
 //! The client half: small reads and writes in a known configuration, with the calls, requests,
 //! bytes and results of ares/registers/operations.py and ares/engine/session.py.
-//! An unusual operation goes to the Python session in its last usual state ([`Handed`]): after a
+//! An unusual operation goes to the Python session in its last usual state ([`FastOperation`]): after a
 //! successor, refusal, differing tags or missing element, at a resend or deadline. Calls, tags and
 //! readiness are the session's. The state is locked for moments only, and never while Python may
 //! run: `done` begins new operations.
@@ -13,38 +13,23 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
 
+use crate::DOOR;
 use crate::coding::{self, Headers};
-use crate::seal;
+use crate::constants::*;
 use crate::wire::{self, Cursor, Element, Tag};
 
 type Any<'py> = Bound<'py, PyAny>;
 type Held = Py<PyAny>;
 
-/// As in ares/engine/jobs.py and session.py.
-const RESEND_S: f64 = 0.5;
-const SEND_BYTES_PER_S_EXPECTED: f64 = 50e6;
-const USUAL_ROUNDS: f64 = 64.0;
-/// As in ares/net/batching.py: a larger batch is cut by that module.
-const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// As in ares/model/codec.py.
-const HEADER_BYTES_MAX: usize = 32 * 1024 * 1024;
-const KEY_BYTES_MAX: usize = 1024;
 /// Room kept in a server's slot after the messages were sent.
 const CHUNK_KEPT_BYTES: usize = 64 * 1024;
-/// Bits of the number that counts the servers of a configuration.
-const SERVERS_MAX: usize = 64;
 /// Lengths of values whose fragments' headers are kept.
 const LENGTHS_KNOWN_MAX: usize = 256;
-const TAGS_MAX: usize = 1001;
-/// As in ares/engine/room.py.
-const OPERATIONS_MAX: usize = 2048;
-const NUMBER_LAST: u64 = u64::MAX;
 /// Room for the answers of most operations.
 const ANSWERS_BYTES: usize = 256;
 const ANSWERS: usize = 8;
 /// Text that no domain's name has: separates domain and object in the name of a queue of writes.
-const BETWEEN: &str = "\0";
-const DELETED: i64 = -1;
+const BETWEEN: &str = RESERVED;
 const NEVER_WRITTEN: Tag = Tag { number: 0, writer: 0 };
 
 // -- replies --------------------------------------------------------------------------------------
@@ -75,8 +60,8 @@ struct Message<'a> {
 /// The messages of a batch's first frame, or None: the Python twin checks any unknown form.
 fn messages(frame: &[u8]) -> Option<Vec<Message<'_>>> {
     let mut cursor = Cursor::new(frame, 1);
-    let count = if *frame.first()? == wire::VERSION { cursor.array()? } else { return None };
-    if count > wire::BATCH_MESSAGES_MAX || frame.len() > HEADER_BYTES_MAX {
+    let count = if *frame.first()? == WIRE_VERSION { cursor.array()? } else { return None };
+    if count > BATCH_MESSAGES_MAX || frame.len() > HEADER_BYTES_MAX {
         return None;
     }
     let mut found = Vec::with_capacity(count);
@@ -107,9 +92,9 @@ fn reply<'a>(cursor: &mut Cursor<'a>) -> Option<(u64, Reply<'a>)> {
     let count = cursor.array()?;
     let (kind, call) = (cursor.unsigned()?, cursor.unsigned()?);
     let reply = match (kind, count) {
-        (wire::TAG_REPLY, 5) => Reply::Tag(cursor.tag()?),
-        (wire::DATA_REPLY, 9) => Reply::Data(data(cursor)?),
-        (wire::ACK, 4) => Reply::Ack,
+        (TAG_REPLY, 5) => Reply::Tag(cursor.tag()?),
+        (DATA_REPLY, 9) => Reply::Data(data(cursor)?),
+        (ACK, 4) => Reply::Ack,
         _ => return None,
     };
     cursor.nil()?; // no successor
@@ -122,7 +107,7 @@ fn reply<'a>(cursor: &mut Cursor<'a>) -> Option<(u64, Reply<'a>)> {
 
 fn data<'a>(cursor: &mut Cursor<'a>) -> Option<Data<'a>> {
     let (count, mut newest) = (cursor.array()?, None);
-    if count > TAGS_MAX {
+    if count > DELTA_MAX + 1 {
         return None;
     }
     for _ in 0..count {
@@ -184,7 +169,7 @@ struct Write {
 }
 
 struct Operation {
-    objects: Py<Objects>,
+    objects: Py<SmallObjects>,
     _counted: Arc<()>,
     place: Arc<Place>,
     object: Py<PyString>,
@@ -231,7 +216,7 @@ impl Slot {
     /// Take the messages to be sent, as the first frame of a batch.
     fn take<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut frame = Vec::with_capacity(self.chunk.len() + 6);
-        frame.push(wire::VERSION);
+        frame.push(WIRE_VERSION);
         wire::put_array(&mut frame, self.count);
         frame.extend_from_slice(&self.chunk);
         self.chunk.clear();
@@ -286,11 +271,11 @@ impl State {
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();
         if operation.phase == Phase::GetTag {
-            head(&mut message, 5, wire::GET_TAG, call, &place.id, object);
+            head(&mut message, 5, GET_TAG, call, &place.id, object);
             wire::put_nil(&mut message);
             self.post(&place, positions.iter().copied(), &message, call, &mut fresh);
         } else {
-            head(&mut message, 9, wire::GET_DATA, call, &place.id, object);
+            head(&mut message, 9, GET_DATA, call, &place.id, object);
             let flag = message.len();
             for _ in 0..5 {
                 wire::put_nil(&mut message);
@@ -323,9 +308,9 @@ fn head(
 
 // -- Python's view --------------------------------------------------------------------------------
 
-/// An operation for the Python session (ares/engine/handed.py). `call` 0: waits for its turn.
+/// An operation for the Python session (ares/engine/takeover.py). `call` 0: waits for its turn.
 #[pyclass(frozen, get_all, module = "ares._core")]
-pub struct Handed {
+pub struct FastOperation {
     make: Held,
     settle: Option<Held>,
     domain: Held,
@@ -347,7 +332,7 @@ pub struct Handed {
 
 /// The small operations of a session, and their messages.
 #[pyclass(frozen, module = "ares._core")]
-pub struct Client {
+pub struct ClientCore {
     state: Mutex<State>,
     /// A counter: each operation has a copy, also an operation that waits for its turn.
     counted: Arc<()>,
@@ -360,12 +345,13 @@ pub struct Client {
 
 /// The objects of a domain: the entry of small reads and writes.
 #[pyclass(frozen, module = "ares._core")]
-pub struct Objects {
-    client: Py<Client>,
+pub struct SmallObjects {
+    client: Py<ClientCore>,
     session: Held,
     view: Held,
     make: Held,
     shell: Option<Shell>,
+    settle: Option<Held>,
     domain: Held,
     domain_text: String,
     writer: u64,
@@ -378,12 +364,11 @@ pub struct Objects {
     known: Mutex<Known>,
 }
 
-/// The session's shell on an event loop: takes results into futures, and is told of messages.
+/// The session's surroundings on an event loop: makes futures, and posts messages.
 #[derive(FromPyObject)]
 struct Shell {
     create_future: Held,
     schedule: Held,
-    settle: Held,
 }
 
 /// The last configuration, and the orders of a turn: for large values, and for others.
@@ -397,7 +382,7 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Objects {
+impl SmallObjects {
     /// The only active configuration, if the servers of the session were told of it.
     fn place(&self, py: Python<'_>) -> PyResult<Option<Arc<Place>>> {
         let sequence = self.sequence.bind(py);
@@ -478,7 +463,7 @@ impl Objects {
         let (py, objects) = (slf.py(), slf.get());
         let Ok(object) = key.cast_exact::<PyString>() else { return Ok(None) };
         let Ok(name) = object.to_str() else { return Ok(None) };
-        if name.is_empty() || name.len() > KEY_BYTES_MAX || name.starts_with('\0') {
+        if name.is_empty() || name.len() > KEY_BYTES_MAX || name.starts_with(RESERVED) {
             return Ok(None);
         }
         let Some(place) =
@@ -493,7 +478,7 @@ impl Objects {
         let mut write = None;
         if let Some(value) = value {
             let queues = objects.queues.bind(py);
-            if value.as_bytes(py).len() >= wire::DETACHED_BYTES_MIN
+            if value.as_bytes(py).len() >= DETACHED_BYTES_MIN
                 || (!queues.is_empty() && queues.contains((&objects.domain, object))?)
             {
                 return Ok(None);
@@ -547,7 +532,7 @@ impl Objects {
 }
 
 #[pymethods]
-impl Objects {
+impl SmallObjects {
     /// Begin a read for `done`, or for a new future, and return it; None: the core does no such
     /// read.
     fn read(
@@ -585,12 +570,12 @@ impl Objects {
         visit.call(&self.met)?;
         self.shell
             .iter()
-            .flat_map(|shell| [&shell.create_future, &shell.schedule, &shell.settle])
+            .flat_map(|shell| [&shell.create_future, &shell.schedule])
             .try_for_each(|held| visit.call(held))
     }
 }
 
-impl Client {
+impl ClientCore {
     fn slots(&self, names: Vec<Bound<'_, PyString>>) -> PyResult<Vec<usize>> {
         let mut found = Vec::with_capacity(names.len());
         let mut state = locked(&self.state);
@@ -615,7 +600,7 @@ impl Client {
     fn enter(&self, session: &Any<'_>, fresh: &[usize]) -> PyResult<()> {
         for slot in fresh {
             let name = locked(&self.state).slots[*slot].name.clone_ref(session.py());
-            session.getattr(intern!(session.py(), "_outbox"))?.get_item(name)?;
+            session.getattr(intern!(session.py(), "outbox"))?.get_item(name)?;
         }
         Ok(())
     }
@@ -644,7 +629,7 @@ impl Client {
             if operation.write.is_none() { Phase::GetData } else { Phase::GetTag },
             call,
             now,
-            RESEND_S,
+            ROUND_RESEND_S,
         );
         operation.unasked = !order.spared.is_empty();
         operation.order = Some(order.clone());
@@ -714,7 +699,9 @@ impl Client {
             let replies: Vec<Data<'_>> = replies.collect();
             match settled(&operation, &replies, operation.object.to_str(py)?) {
                 None => return Ok(Some(operation)),
-                Some((tag, DELETED, _)) => (tag, DELETED, self.tombstone.clone_ref(py)),
+                Some((tag, DELETED_LENGTH, _)) => {
+                    (tag, DELETED_LENGTH, self.tombstone.clone_ref(py))
+                }
                 Some((tag, length, elements)) => {
                     match decoded(py, &operation.place, length, elements)? {
                         None => return Ok(Some(operation)),
@@ -793,7 +780,7 @@ impl Client {
             Phase::PutData,
             call,
             now,
-            RESEND_S + size as f64 / SEND_BYTES_PER_S_EXPECTED,
+            ROUND_RESEND_S + size as f64 / SEND_BYTES_PER_S_EXPECTED,
         );
         operation.unasked = false;
         if let Some(write) = &mut operation.write {
@@ -804,7 +791,7 @@ impl Client {
             let mut state = locked(&self.state);
             for (index, element) in elements.iter().enumerate() {
                 message.clear();
-                head(&mut message, 7, wire::PUT_DATA, call, &place.id, object);
+                head(&mut message, 7, PUT_DATA, call, &place.id, object);
                 wire::put_tag(&mut message, tag);
                 wire::put_element(&mut message, element);
                 wire::put_nil(&mut message);
@@ -868,16 +855,16 @@ impl Client {
             .as_ref()
             .and_then(|write| locked(&self.state).queues.remove(&write.queue));
         for operation in std::iter::once(operation).chain(waiting.into_iter().flatten()) {
-            let handed = self.handed(py, *operation)?;
-            session.call_method1(intern!(py, "take_over"), (handed,))?;
+            let begun = self.begun(py, *operation)?;
+            session.call_method1(intern!(py, "take_over"), (begun,))?;
         }
         Ok(())
     }
 
-    fn handed(&self, py: Python<'_>, operation: Operation) -> PyResult<Handed> {
+    fn begun(&self, py: Python<'_>, operation: Operation) -> PyResult<FastOperation> {
         let answers = PyDict::new(py);
         if !operation.answered.is_empty() {
-            let mut frame = vec![wire::VERSION];
+            let mut frame = vec![WIRE_VERSION];
             wire::put_array(&mut frame, operation.answered.len());
             frame.extend_from_slice(&operation.answers);
             let replies = self.decode_replies.bind(py).call1(((PyBytes::new(py, &frame),),))?;
@@ -894,9 +881,9 @@ impl Client {
             Some(write) => (Some(write.value), write.taken, write.before, write.highest),
             None => (None, None, 0, None),
         };
-        Ok(Handed {
+        Ok(FastOperation {
             make: objects.make.clone_ref(py),
-            settle: objects.shell.as_ref().map(|shell| shell.settle.clone_ref(py)),
+            settle: objects.settle.as_ref().map(|settle| settle.clone_ref(py)),
             domain: objects.domain.clone_ref(py),
             object: operation.object,
             value,
@@ -924,45 +911,46 @@ enum Counted {
 }
 
 #[pymethods]
-impl Client {
+impl ClientCore {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Self> {
-        let codec = py.import("ares.model.codec")?;
-        Ok(Client {
+        let door = py.import(DOOR)?;
+        Ok(ClientCore {
             state: Mutex::default(),
             counted: Arc::default(),
-            decode_replies: codec.getattr("decode_replies")?.unbind(),
-            decode_own: codec.getattr("decode_own")?.unbind(),
-            tag: py.import("ares.model.tag")?.getattr("Tag")?.unbind(),
-            found: py.import("ares.dap.primitives")?.getattr("DataResult")?.unbind(),
-            tombstone: py.import("ares.model.value")?.getattr("TOMBSTONE")?.unbind(),
+            decode_replies: door.getattr("decode_replies")?.unbind(),
+            decode_own: door.getattr("decode_own")?.unbind(),
+            tag: door.getattr("Tag")?.unbind(),
+            found: door.getattr("DataResult")?.unbind(),
+            tombstone: door.getattr("TOMBSTONE")?.unbind(),
         })
     }
 
     /// The objects of `view`. `make(name, value)` makes the Python operation; without a value, a
-    /// read.
-    #[pyo3(signature = (session, view, make, shell=None))]
+    /// read. `settle` settles a future of `shell`.
     fn objects(
         slf: Py<Self>,
         session: Any<'_>,
         view: Any<'_>,
         make: Held,
         shell: Option<Shell>,
-    ) -> PyResult<Objects> {
+        settle: Option<Held>,
+    ) -> PyResult<SmallObjects> {
         let domain = view.getattr("domain")?;
-        Ok(Objects {
+        Ok(SmallObjects {
             client: slf,
             make,
             shell,
+            settle,
             domain_text: domain.extract()?,
             domain: domain.unbind(),
             writer: view.getattr("client")?.extract()?,
             sequence: view.getattr("sequence")?.unbind(),
             tags: view.getattr("tags")?.unbind(),
             readiness: session.getattr("readiness")?.unbind(),
-            queues: session.getattr("_queues")?.cast_into::<PyDict>()?.unbind(),
-            jobs: session.getattr("_jobs")?.cast_into::<PyDict>()?.unbind(),
-            met: session.getattr("_met")?.cast_into::<PySet>()?.unbind(),
+            queues: session.getattr("queues")?.cast_into::<PyDict>()?.unbind(),
+            jobs: session.getattr("jobs")?.cast_into::<PyDict>()?.unbind(),
+            met: session.getattr("met")?.cast_into::<PySet>()?.unbind(),
             session: session.unbind(),
             view: view.unbind(),
             known: Mutex::default(),
@@ -1005,13 +993,13 @@ impl Client {
                     .collect()
             }
         };
-        session.setattr(intern!(py, "_now"), now)?;
+        session.setattr(intern!(py, "now"), now)?;
         let Some(last) = found.last() else { return Ok(()) };
         session
             .getattr(intern!(py, "readiness"))?
             .call_method1(intern!(py, "heard"), (server, last.call))?;
         let slot = locked(&self.state).by_name.get(server.to_str()?).copied().unwrap_or(usize::MAX);
-        let rounds = session.getattr(intern!(py, "_rounds"))?.cast_into::<PyDict>()?;
+        let rounds = session.getattr(intern!(py, "rounds"))?.cast_into::<PyDict>()?;
         for (index, message) in found.iter().enumerate() {
             match self.count(slot, message) {
                 Counted::Taken => continue,
@@ -1055,8 +1043,7 @@ impl Client {
             let (name, last, large, frame) = {
                 let mut state = locked(&self.state);
                 let slot = &mut state.slots[index];
-                let large =
-                    slot.count > wire::BATCH_MESSAGES_MAX || slot.chunk.len() > BATCH_BYTES_MAX;
+                let large = slot.count > BATCH_MESSAGES_MAX || slot.chunk.len() > BATCH_BYTES_MAX;
                 (slot.name.clone_ref(py), slot.last, large, slot.take(py))
             };
             let messages = outbox
@@ -1072,17 +1059,19 @@ impl Client {
         Ok(())
     }
 
-    /// Append the messages for `server` to `messages`, before the session's next message.
-    fn precede(&self, server: &Bound<'_, PyString>, messages: &Bound<'_, PyList>) -> PyResult<()> {
+    /// The list of messages for `server` in `outbox`, with the messages from here, for additions.
+    fn letter<'py>(&self, outbox: &Any<'py>, server: &Bound<'py, PyString>) -> PyResult<Any<'py>> {
+        let letter = outbox.get_item(server)?;
         let text = server.to_str()?;
         let frame = {
             let mut state = locked(&self.state);
             let index =
                 state.by_name.get(text).copied().filter(|index| state.slots[*index].count > 0);
-            let Some(index) = index else { return Ok(()) };
+            let Some(index) = index else { return Ok(letter) };
             state.slots[index].take(server.py())
         };
-        self.add(messages, frame)
+        self.add(letter.cast()?, frame)?;
+        Ok(letter)
     }
 
     /// The calls of the rounds under way, in order.
@@ -1155,7 +1144,7 @@ impl Client {
     }
 }
 
-impl Client {
+impl ClientCore {
     /// As `hand_over`, for wanted operations, and for operations before a wanted write.
     fn hand_over_those(
         &self,
@@ -1192,14 +1181,14 @@ impl Client {
 // -- steps ----------------------------------------------------------------------------------------
 
 fn next_call(session: &Any<'_>) -> PyResult<u64> {
-    let name = intern!(session.py(), "_last_call");
+    let name = intern!(session.py(), "last_call");
     let call = session.getattr(name)?.extract::<u64>()? + 1;
     session.setattr(name, call)?;
     Ok(call)
 }
 
 fn learn_usual(session: &Any<'_>, took_s: f64) -> PyResult<()> {
-    let name = intern!(session.py(), "_usual_s");
+    let name = intern!(session.py(), "usual_round_s");
     let usual_s: f64 = session.getattr(name)?.extract()?;
     session.setattr(name, usual_s + (took_s - usual_s) / USUAL_ROUNDS)
 }
@@ -1223,13 +1212,13 @@ type Settled<'a> = (Tag, i64, Vec<Element<'a>>);
 fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Option<Settled<'a>> {
     let place = &operation.place;
     if replies.iter().all(|reply| reply.newest.is_none() && reply.trimmed == NEVER_WRITTEN) {
-        return Some((NEVER_WRITTEN, DELETED, Vec::new()));
+        return Some((NEVER_WRITTEN, DELETED_LENGTH, Vec::new()));
     }
     let tag = replies.first()?.newest?;
     if replies.iter().any(|reply| reply.newest != Some(tag)) {
         return None;
     }
-    let mut length = if tag == NEVER_WRITTEN { Some(DELETED) } else { None };
+    let mut length = if tag == NEVER_WRITTEN { Some(DELETED_LENGTH) } else { None };
     let mut elements: Vec<Element<'a>> = Vec::with_capacity(place.k);
     for reply in replies {
         if elements.len() >= place.k {
@@ -1242,16 +1231,7 @@ fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Opt
                 let fits =
                     usize::try_from(element.index).is_ok_and(|index| index < place.servers.len());
                 if fits && elements.iter().all(|other| other.index != element.index) {
-                    let sum = seal::checksum(
-                        &place.id,
-                        object.as_bytes(),
-                        tag.number,
-                        tag.writer,
-                        element.index,
-                        element.length,
-                        element.bytes(),
-                    );
-                    if sum == Some(element.checksum) {
+                    if element.seal(&place.id, object, tag) == Some(element.checksum) {
                         elements.push(element);
                         length = Some(element.length);
                     }
@@ -1260,7 +1240,7 @@ fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Opt
         }
     }
     match length {
-        Some(DELETED) => Some((tag, DELETED, Vec::new())),
+        Some(DELETED_LENGTH) => Some((tag, DELETED_LENGTH, Vec::new())),
         Some(length) if length >= 0 && elements.len() >= place.k => Some((tag, length, elements)),
         _ => None,
     }
@@ -1302,8 +1282,8 @@ impl Coding {
     fn of(configuration: &Any<'_>, python: Any<'_>) -> PyResult<Self> {
         let py = configuration.py();
         let more_bytes = python.getattr(intern!(py, "more_bytes"))?.extract()?;
-        let own = configuration.getattr(intern!(py, "backend"))?.eq(coding::BACKEND)?
-            && more_bytes == coding::HEADER_BYTES;
+        let own = configuration.getattr(intern!(py, "backend"))?.eq(BACKEND_DEFAULT)?
+            && more_bytes == FRAGMENT_HEADER_BYTES;
         let mut coding =
             Coding { more_bytes, own, headers: Mutex::default(), python: python.unbind() };
         let probe: [u8; 100] = std::array::from_fn(|index| (37 * index) as u8);
@@ -1346,20 +1326,9 @@ fn elements<'a>(
 ) -> Option<Vec<Element<'a>>> {
     let length = value.len() as i64;
     let sealed = |index: usize, data: Option<&'a [u8]>| {
-        let (index, bytes) = (index as i64, data.unwrap_or(&[]));
-        if bytes.len() >= wire::DETACHED_BYTES_MIN {
-            return None;
-        }
-        let checksum = seal::checksum(
-            &place.id,
-            object.as_bytes(),
-            tag.number,
-            tag.writer,
-            index,
-            length,
-            bytes,
-        )?;
-        Some(Element { index, length, checksum, data })
+        let mut element = Element { index: index as i64, length, checksum: 0, data };
+        element.checksum = element.seal(&place.id, object, tag)?;
+        Some(element).filter(|element| element.bytes().len() < DETACHED_BYTES_MIN)
     };
     let Some(fragments) = fragments else { return Some(vec![sealed(0, Some(value))?]) };
     fragments

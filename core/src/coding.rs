@@ -2,9 +2,8 @@
 //! slices of the value, the others sums over GF(256) with a Cauchy matrix. For large slices the
 //! library is quicker, and it has the other backends (ares/dap/coding.py).
 
-pub const BACKEND: &str = "isa_l_rs_cauchy";
-/// Header of a fragment: index, bytes of slice, of backend and of value; the rest is constant.
-pub const HEADER_BYTES: usize = 80;
+use crate::constants::FRAGMENT_HEADER_BYTES;
+
 const SLICE_BYTES_MAX: usize = 256;
 const POLYNOMIAL: usize = 0x11d;
 const ORDER: usize = 255;
@@ -50,7 +49,8 @@ fn add(sum: &mut [u8], factor: u8, slice: &[u8]) {
     }
 }
 
-/// A fragment: index and bytes.
+/// A fragment: index and bytes. The bytes begin with a header: index, bytes of slice, of backend and
+/// of value; the rest of the header is constant.
 pub type Fragment<'a> = (usize, &'a [u8]);
 
 /// The value from k fragments by index; None for wrong headers, or where the library decodes.
@@ -62,7 +62,7 @@ pub fn decoded(
 ) -> Option<Vec<u8>> {
     let k = fragments.len();
     let size = fragments.first()?.1.len().checked_sub(more_bytes)?;
-    if size == 0 || more_bytes < HEADER_BYTES || length > size * k {
+    if size == 0 || more_bytes < FRAGMENT_HEADER_BYTES || length > size * k {
         return None;
     }
     for (index, fragment) in fragments {
@@ -80,7 +80,9 @@ pub fn decoded(
     }
     let slices: Vec<Fragment<'_>> = fragments
         .iter()
-        .map(|(index, fragment)| (*index, &fragment[HEADER_BYTES..HEADER_BYTES + size]))
+        .map(|(index, fragment)| {
+            (*index, &fragment[FRAGMENT_HEADER_BYTES..FRAGMENT_HEADER_BYTES + size])
+        })
         .collect();
     let mut value = vec![0; size * k];
     if slices.iter().all(|(index, _)| *index < k) {
@@ -88,7 +90,7 @@ pub fn decoded(
             value[index * size..(index + 1) * size].copy_from_slice(slice);
         }
     } else {
-        if !own || size > SLICE_BYTES_MAX || more_bytes != HEADER_BYTES {
+        if !own || size > SLICE_BYTES_MAX || more_bytes != FRAGMENT_HEADER_BYTES {
             return None;
         }
         let solution = inverted(
@@ -131,19 +133,19 @@ fn inverted(mut rows: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
 /// The headers of fragments of values with the same length.
 pub struct Headers {
     size: usize,
-    headers: Vec<[u8; HEADER_BYTES]>,
+    headers: Vec<[u8; FRAGMENT_HEADER_BYTES]>,
 }
 
 impl Headers {
     /// The library's headers; None if this code makes other fragments, or leaves such values.
     pub fn of(k: usize, value: &[u8], fragments: &[Option<Vec<u8>>]) -> Option<Self> {
-        let size = fragments.first()?.as_ref()?.len().checked_sub(HEADER_BYTES)?;
+        let size = fragments.first()?.as_ref()?.len().checked_sub(FRAGMENT_HEADER_BYTES)?;
         if size == 0 || size > SLICE_BYTES_MAX {
             return None;
         }
         let headers = fragments
             .iter()
-            .map(|fragment| fragment.as_ref()?.get(..HEADER_BYTES)?.try_into().ok());
+            .map(|fragment| fragment.as_ref()?.get(..FRAGMENT_HEADER_BYTES)?.try_into().ok());
         let headers = Headers { size, headers: headers.collect::<Option<_>>()? };
         if headers.fragments(k, value) == fragments { Some(headers) } else { None }
     }
@@ -152,11 +154,11 @@ impl Headers {
     pub fn fragments(&self, k: usize, value: &[u8]) -> Vec<Option<Vec<u8>>> {
         let mut padded = value.to_vec();
         padded.resize(self.size * k, 0);
-        let fragment = |(index, header): (usize, &[u8; HEADER_BYTES])| {
+        let fragment = |(index, header): (usize, &[u8; FRAGMENT_HEADER_BYTES])| {
             let mut fragment = header.to_vec();
-            fragment.resize(HEADER_BYTES + self.size, 0);
+            fragment.resize(FRAGMENT_HEADER_BYTES + self.size, 0);
             for (column, slice) in padded.chunks_exact(self.size).enumerate() {
-                add(&mut fragment[HEADER_BYTES..], coefficient(k, index, column), slice);
+                add(&mut fragment[FRAGMENT_HEADER_BYTES..], coefficient(k, index, column), slice);
             }
             Some(fragment)
         };

@@ -1,26 +1,34 @@
 //! The compiled core of ares: the frequent work of small reads and writes, without Python. The
 //! Python path does the same, takes all unusual requests, and runs alone without a core
-//! (docs/performance.md).
+//! (docs/performance.md). ares/compiled.py has all that Python and this core know of each other.
 
 use pyo3::prelude::*;
 
 pub mod client;
 pub mod coding;
+pub mod constants;
 pub mod requests;
 pub mod seal;
 pub mod server;
 mod table;
 pub mod wire;
 
+/// The Python module with the objects that this core uses, `GIVEN`.
+pub const DOOR: &str = "ares.compiled";
+
 #[pymodule]
 #[pyo3(name = "_core")]
 pub mod core_module {
     #[pymodule_export]
-    use crate::client::{Client, Handed, Objects};
+    use crate::client::{ClientCore, FastOperation, SmallObjects};
     #[pymodule_export]
-    use crate::server::{Served, Server};
+    use crate::server::{ServedTurn, ServerCore};
     #[pymodule_export]
     use crate::table::Entry;
-    #[pymodule_export]
-    const RELEASE: &str = env!("CARGO_PKG_VERSION");
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("CONSTANTS", crate::constants::all(module.py())?)
+    }
 }

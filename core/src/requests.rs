@@ -1,11 +1,9 @@
 //! The requests of small reads and writes on the wire, without Python: parsed before all checks.
 
-use crate::wire::{
-    BATCH_MESSAGES_MAX, Cursor, Element, GET_DATA, GET_TAG, NIL, PUT_DATA, Tag, VERSION,
+use crate::constants::{
+    BATCH_MESSAGES_MAX, GET_DATA, GET_TAG, PUT_DATA, TURN_MESSAGES_MAX, WIRE_VERSION,
 };
-
-/// Small messages that end a client's turn: TURN_WORK / REQUEST_WORK of ares/net/batching.py.
-const TURN_MESSAGES_MAX: usize = 512;
+use crate::wire::{Cursor, Element, NIL, Tag};
 
 /// Small elements come with or without being asked for. `carried`: the bytes of a successor.
 pub enum Asked<'a> {
@@ -51,7 +49,7 @@ fn optional_tag(cursor: &mut Cursor) -> Option<Option<Tag>> {
 /// Parse a batch and append its requests.
 pub fn parse_batch<'a>(batch: &'a [u8], requests: &mut Vec<Request<'a>>) -> Option<()> {
     let mut cursor = Cursor::new(batch, 1);
-    if *batch.first()? != VERSION {
+    if *batch.first()? != WIRE_VERSION {
         return None;
     }
     let count = cursor.array()?;

@@ -5,15 +5,16 @@
 //! request ends this with None, and the Python path serves all. Then all are applied and answered,
 //! in order, without refusals.
 
+use crate::DOOR;
 use crate::client::locked;
+use crate::constants::*;
 use crate::requests::{Asked, Request, divided, parse_batch};
-use crate::seal::checksum;
 use crate::table::{
     Commit, Entry, Found, Home, Kept, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual,
 };
 use crate::wire::{
-    ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_binary, put_boolean, put_nil,
-    put_signed, put_tag, put_text, put_unsigned,
+    Element, Tag, put_array, put_binary, put_boolean, put_nil, put_signed, put_tag, put_text,
+    put_unsigned,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -22,22 +23,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 /// Larger reads mostly begin large values, and are not copied to be looked at.
-const READ_BYTES_MAX: usize = 64 * 1024;
-const KEY_BYTES_MAX: usize = 1024;
-const NUMBER_FLOOR: u64 = 1 << 48;
-const DELETED: i64 = -1;
-/// Prefixes of the reserved names that a writer puts: `OF_WRITERS` in ares/model/identity.py.
-const OF_WRITERS: [&str; 4] = ["\0file/", "\0block/", "\0mark/", "\0mirror/"];
-/// In the journal: ares/replica/facts.py.
-const TAGS_TRIMMED: u64 = 129;
-const PUT_BYTES: i64 = 80;
-const PUT_BYTES_MAX: usize = 176;
-const PART_BYTES_MAX: usize = 16;
-const CHARACTER_BYTES_MAX: usize = 4;
+const COPIED_READ_BYTES_MAX: usize = 64 * 1024;
 
 /// The result of a network read. `reply`: the batch due at once.
 #[pyclass(frozen, get_all, module = "ares._core")]
-pub struct Served {
+pub struct ServedTurn {
     reply: Option<Py<PyBytes>>,
     tags: usize,
     datas: usize,
@@ -53,7 +43,7 @@ pub struct Served {
 
 /// Answers for `hosted`. `at_hand`: gives the place with room for facts; None without a journal.
 #[pyclass(frozen, module = "ares._core")]
-pub struct Server {
+pub struct ServerCore {
     hosted: Py<PyDict>,
     known: Mutex<HashMap<Vec<u8>, Arc<Known>>>,
     at_hand: Option<Py<PyAny>>,
@@ -61,12 +51,12 @@ pub struct Server {
 }
 
 #[pymethods]
-impl Server {
+impl ServerCore {
     #[new]
     #[pyo3(signature = (hosted, at_hand = None))]
     fn new(py: Python, hosted: Py<PyDict>, at_hand: Option<Py<PyAny>>) -> PyResult<Self> {
-        let versions = py.import("ares.dap.version_list")?.getattr("VersionList")?.unbind();
-        Ok(Server { hosted, known: Mutex::default(), at_hand, versions })
+        let versions = py.import(DOOR)?.getattr("VersionList")?.unbind();
+        Ok(ServerCore { hosted, known: Mutex::default(), at_hand, versions })
     }
 
     /// Serve a read: the bytes of a connection without keys (a buffer), or batches as lists of
@@ -80,7 +70,7 @@ impl Server {
         gathering: Option<Bound<'py, PyAny>>,
         syncing: Option<Bound<'py, PyAny>>,
         rows_max: usize,
-    ) -> PyResult<Option<Served>> {
+    ) -> PyResult<Option<ServedTurn>> {
         match self.serve_came(came, writes, [gathering, syncing], rows_max) {
             Ok(served) => Ok(Some(served)),
             Err(Unusual::Left) => Ok(None),
@@ -89,7 +79,7 @@ impl Server {
     }
 }
 
-impl Server {
+impl ServerCore {
     /// The known configuration: a hosted configuration stays.
     fn known(&self, py: Python, id: &[u8]) -> Looked<Arc<Known>> {
         let seen = locked(&self.known).get(id).cloned();
@@ -107,7 +97,7 @@ impl Server {
         writes: bool,
         commits: [Option<Bound<'py, PyAny>>; 2],
         rows_max: usize,
-    ) -> Looked<Served> {
+    ) -> Looked<ServedTurn> {
         let py = came.py();
         let read;
         let mut held = Vec::new();
@@ -119,7 +109,7 @@ impl Server {
             held.iter().map(|frame| frame.as_bytes()).collect()
         } else {
             let buffer = PyBuffer::<u8>::get(came)?;
-            usual(buffer.item_count() <= READ_BYTES_MAX)?;
+            usual(buffer.item_count() <= COPIED_READ_BYTES_MAX)?;
             read = buffer.to_vec(py)?;
             divided(&read).ok_or(Unusual::Left)?
         };
@@ -154,7 +144,7 @@ impl Server {
 
 /// A call: all requests of a client that came at a time.
 struct Turn<'a, 'py> {
-    server: &'a Server,
+    server: &'a ServerCore,
     py: Python<'py>,
     journaled: bool,
     homes: Vec<Home<'py>>,
@@ -230,19 +220,18 @@ impl<'py> Turn<'_, 'py> {
             };
         self.homes[home].asked += 1;
         let object = PyString::new(self.py, request.object);
-        let list = self.homes[home]
-            .known
-            .objects
-            .bind(self.py)
-            .get_item(&object)?
-            .map(List::of)
-            .transpose()?;
+        let list = self.list(home, &object)?;
         let characters = if request.object.is_ascii() {
             request.object.len()
         } else {
             request.object.chars().count()
         };
         Ok(Found { home, object, characters, list })
+    }
+
+    fn list(&self, home: usize, object: &Bound<'py, PyString>) -> Looked<Option<List<'py>>> {
+        let objects = self.homes[home].known.objects.bind(self.py);
+        objects.get_item(object)?.map(List::of).transpose()
     }
 
     fn look_at_put(
@@ -255,24 +244,16 @@ impl<'py> Turn<'_, 'py> {
         let home = &self.homes[found.home];
         let size = element.bytes().len() as i64;
         usual(
-            !request.object.starts_with('\0')
+            !request.object.starts_with(RESERVED)
                 || OF_WRITERS.iter().any(|prefix| request.object.starts_with(prefix)),
         )?;
         usual(
             element.index == home.known.index
-                && DELETED <= element.length
+                && DELETED_LENGTH <= element.length
                 && size.checked_mul(home.known.k).is_some_and(|most| element.length <= most),
         )?;
         usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
-        let sealed = checksum(
-            request.configuration,
-            request.object.as_bytes(),
-            tag.number,
-            tag.writer,
-            element.index,
-            element.length,
-            element.bytes(),
-        );
+        let sealed = element.seal(request.configuration, request.object, tag);
         usual(sealed == Some(element.checksum))
     }
 
@@ -283,7 +264,7 @@ impl<'py> Turn<'_, 'py> {
         requests: &[Request],
         found: Vec<Found<'py>>,
         frames: &[&[u8]],
-    ) -> Looked<Served> {
+    ) -> Looked<ServedTurn> {
         let (mut tags, mut datas, mut puts, mut reads, mut writes) = (0, 0, 0, 0, 0);
         for (request, mut found) in requests.iter().zip(found) {
             let (start, rows) = (self.out.len(), self.perform(request, &mut found)?);
@@ -303,7 +284,7 @@ impl<'py> Turn<'_, 'py> {
         for home in &self.homes {
             home.settle(self.py)?;
         }
-        Ok(Served {
+        Ok(ServedTurn {
             reply: self.reply()?,
             tags,
             datas,
@@ -329,7 +310,7 @@ impl<'py> Turn<'_, 'py> {
         if self.replies == 0 {
             return Ok(None);
         }
-        let mut batch = vec![VERSION];
+        let mut batch = vec![WIRE_VERSION];
         put_array(&mut batch, self.replies);
         batch.extend_from_slice(&self.out);
         Ok(Some(PyBytes::new(self.py, &batch).unbind()))
@@ -338,13 +319,7 @@ impl<'py> Turn<'_, 'py> {
     /// Apply a request, and append the reply to `out`; return the reply's rows.
     fn perform(&mut self, request: &Request, found: &mut Found<'py>) -> Looked<usize> {
         if found.list.is_none() {
-            found.list = self.homes[found.home]
-                .known
-                .objects
-                .bind(self.py)
-                .get_item(&found.object)?
-                .map(List::of)
-                .transpose()?;
+            found.list = self.list(found.home, &found.object)?;
         }
         match &request.asked {
             Asked::Tag => {

@@ -1,8 +1,10 @@
 //! The Python objects of a server, used as in ares/replica/configuration_state.py and
 //! ares/dap/version_list.py.
 
+use crate::DOOR;
 use crate::client::locked;
-use crate::wire::{DETACHED_BYTES_MIN, Element, NIL, Tag, put_element};
+use crate::constants::{DETACHED_BYTES_MIN, TRIMMED_BYTES};
+use crate::wire::{Element, NIL, Tag, put_element};
 use pyo3::exceptions::PyIndexError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,9 +13,6 @@ use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
 use std::sync::{Arc, Mutex};
 
 type Bytes = Arc<Vec<u8>>;
-
-/// In the journal: ares/replica/facts.py.
-const TRIMMED_BYTES: i64 = 48;
 
 /// The end of a pass: the Python path takes the requests, or Python raised.
 pub enum Unusual {
@@ -63,9 +62,9 @@ impl Known {
         let hosting = hosted.get_item(&id)?.ok_or(Unusual::Left)?;
         Ok(Known {
             id: id.unbind(),
-            objects: hosting.getattr("_objects")?.cast_into()?.unbind(),
-            index: hosting.getattr("_element_index")?.extract()?,
-            capacity: hosting.getattr("_capacity")?.extract()?,
+            objects: hosting.getattr("objects")?.cast_into()?.unbind(),
+            index: hosting.getattr("element_index")?.extract()?,
+            capacity: hosting.getattr("capacity")?.extract()?,
             k: hosting.getattr("configuration")?.getattr("k")?.extract()?,
             hosting: hosting.unbind(),
             told: Mutex::default(),
@@ -87,9 +86,8 @@ impl Known {
         if told.is_some() {
             return Ok(told);
         }
-        let bytes: Bytes = Arc::new(
-            ENCODE.import(py, "msgspec.msgpack", "encode")?.call1((&successor,))?.extract()?,
-        );
+        let bytes: Bytes =
+            Arc::new(ENCODE.import(py, DOOR, "encode")?.call1((&successor,))?.extract()?);
         *locked(&self.told) = Some((successor.unbind(), bytes.clone()));
         Ok(Some(bytes))
     }
@@ -121,11 +119,11 @@ impl<'py> Home<'py> {
         commits: &[Option<Commit<'py>>; 2],
     ) -> Looked<Self> {
         let hosting = known.hosting.bind(py);
-        let order_known = hosting.getattr(intern!(py, "_order_known"))?.is_truthy()?;
+        let order_known = hosting.getattr(intern!(py, "order_known"))?.is_truthy()?;
         let told = known.successor(py)?;
         let successor = told
             .map(|bytes| {
-                Looked::Ok((bytes, hosting.getattr(intern!(py, "_following"))?.cast_into()?))
+                Looked::Ok((bytes, hosting.getattr(intern!(py, "following"))?.cast_into()?))
             })
             .transpose()?;
         let id = known.id.bind(py).clone();
@@ -180,7 +178,7 @@ impl<'py> Home<'py> {
             }
         }
         if !self.live.is_empty() {
-            let add = hosting.getattr(intern!(py, "_share"))?.getattr(intern!(py, "add"))?;
+            let add = hosting.getattr(intern!(py, "share"))?.getattr(intern!(py, "add"))?;
             for (place, more, fewer) in &self.live {
                 for bytes in [more, fewer].into_iter().filter(|bytes| **bytes != 0) {
                     add.call1((place, bytes))?;
@@ -196,7 +194,7 @@ pub type Kept = (Py<PyAny>, Py<PyBytes>, usize, usize, usize);
 
 /// A group commit (ares/replica/group_commit.py), and the replies that wait for it now.
 pub struct Commit<'py> {
-    pub unsynced: Bound<'py, PyAny>,
+    pub group_commit: Bound<'py, PyAny>,
     pub objects: Bound<'py, PyDict>,
     pub pointers: Bound<'py, PySet>,
     pub replies: Vec<u8>,
@@ -206,12 +204,12 @@ pub struct Commit<'py> {
 }
 
 impl<'py> Commit<'py> {
-    pub fn of(unsynced: Bound<'py, PyAny>) -> Looked<Self> {
-        let py = unsynced.py();
+    pub fn of(group_commit: Bound<'py, PyAny>) -> Looked<Self> {
+        let py = group_commit.py();
         Ok(Commit {
-            objects: unsynced.getattr(intern!(py, "objects"))?.cast_into()?,
-            pointers: unsynced.getattr(intern!(py, "pointers"))?.cast_into()?,
-            unsynced,
+            objects: group_commit.getattr(intern!(py, "objects"))?.cast_into()?,
+            pointers: group_commit.getattr(intern!(py, "pointers"))?.cast_into()?,
+            group_commit,
             replies: Vec::new(),
             rows: 0,
             reads: 0,
@@ -221,8 +219,8 @@ impl<'py> Commit<'py> {
 
     pub fn kept(&self) -> Kept {
         (
-            self.unsynced.clone().unbind(),
-            PyBytes::new(self.unsynced.py(), &self.replies).unbind(),
+            self.group_commit.clone().unbind(),
+            PyBytes::new(self.group_commit.py(), &self.replies).unbind(),
             self.rows,
             self.reads,
             self.writes,
@@ -250,7 +248,7 @@ impl Entry {
             0 => python_tag(py, self.tag),
             1 => {
                 let parts = PyTuple::new(py, self.data.iter())?;
-                ELEMENT.import(py, "ares.model.messages", "Element")?.call1((
+                ELEMENT.import(py, DOOR, "Element")?.call1((
                     self.index,
                     self.length,
                     self.checksum,
@@ -307,7 +305,7 @@ impl Entry {
 
 pub fn python_tag(py: Python, tag: Tag) -> PyResult<Bound<PyAny>> {
     static TAG: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    TAG.import(py, "ares.model.tag", "Tag")?.call1((tag.number, tag.writer))
+    TAG.import(py, DOOR, "Tag")?.call1((tag.number, tag.writer))
 }
 
 fn tag_of(tag: &Bound<PyAny>) -> PyResult<Tag> {

@@ -2,24 +2,9 @@
 //! Only the shortest form of a number or text is read, which every release writes; None for any
 //! other form, which the Python twin handles. No allocation depends on a peer's claims.
 
+use crate::constants::{DETACHED_BYTES_MIN, LEFT_LENGTH, SERVERS_MAX, VALUE_BYTES_MAX};
 use std::ops::RangeInclusive;
 
-/// The version byte of a batch, before the array of messages.
-pub const VERSION: u8 = 1;
-pub const BATCH_MESSAGES_MAX: usize = 4096;
-/// Size from which an element travels in a frame of its own.
-pub const DETACHED_BYTES_MIN: usize = 8 * 1024;
-
-pub const GET_TAG: u64 = 1;
-pub const GET_DATA: u64 = 2;
-pub const PUT_DATA: u64 = 3;
-pub const TAG_REPLY: u64 = 32;
-pub const DATA_REPLY: u64 = 33;
-pub const ACK: u64 = 34;
-
-/// As in ares/model/messages.py.
-const ELEMENT_INDICES: RangeInclusive<i64> = 0..=31;
-const VALUE_LENGTHS: RangeInclusive<i64> = -2..=256 * 1024 * 1024;
 const DEPTH_MAX: u32 = 32;
 pub const NIL: u8 = 0xc0;
 
@@ -193,14 +178,14 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub fn value_length(&mut self) -> Option<i64> {
-        self.within(VALUE_LENGTHS)
+        self.within(LEFT_LENGTH..=VALUE_BYTES_MAX)
     }
 
     /// An element with at most one part of data, too small for a frame of its own.
     #[inline]
     pub fn element(&mut self) -> Option<Element<'a>> {
         self.array_of(5)?;
-        let index = self.within(ELEMENT_INDICES)?;
+        let index = self.within(0..=SERVERS_MAX as i64 - 1)?;
         let (length, checksum) = (self.value_length()?, self.unsigned()?);
         let data = match self.array()? {
             0 => None,

@@ -18,7 +18,8 @@ PURE = ("model", "engine", "dap", "reconfig", "replica", "registers", "fragment"
 
 PACKAGES = (
     *PURE,
-    *("platform", "security", "cluster", "net", "store", "consensus", "tracing", "results"),
+    *("platform", "compiled", "security", "cluster", "net", "store"),
+    *("consensus", "tracing", "results"),
     *("client", "autopilot", "server", "filesystem", "testing", "cli"),
     *("__main__", "__init__"),
 )
@@ -403,7 +404,7 @@ def _begins_with(test: ast.expr, parameters: set[str]) -> bool:
 PYTHON = "ares.platform.interpreter"
 NAMES_PYTHON = (
     PYTHON,
-    "ares.platform.compiled",
+    "ares.compiled",
     "tests.checkout.test_core_build",
     "tests.checkout.test_editable_install",
     "tests.checkout.test_release",

@@ -139,7 +139,7 @@ BREACHES = [
     ),
     (
         "strangers",
-        {"server__host": "import ares.net.native"},
+        {"server__storage_server": "import ares.net.native"},
         "only those who put a program together",
     ),
     (

@@ -2,15 +2,14 @@
 
 from types import FunctionType
 
-from ares.client import runner
+from ares.client import domain_directory, store
+from ares.compiled import small_objects
 from ares.engine.jobs import OperationLabel
 from ares.engine.session import Session
-from ares.model.codec import encode
 from ares.model.identity import ObjectName
 from ares.net.batching import batches
 from ares.reconfig.view import View
 from ares.registers.operations import read, write
-from ares.registers.small_objects import small_objects
 
 
 class Began:
@@ -54,8 +53,8 @@ class RecordedSession(Session):
     receiving = property(lambda self: lambda server: False, lambda self, value: None)
     """State of arriving data, which a recording leaves out."""
 
-    def __init__(self, turn, core=None) -> None:
-        super().__init__(turn, core=core)
+    def __init__(self, turn, fast_path=None) -> None:
+        super().__init__(turn, fast_path=fast_path)
         self.first_turn = turn
         self.course = []
         self._within = False
@@ -118,10 +117,7 @@ class RecordedSession(Session):
         self._run(super().receive_frames, server, frames, now)
 
     def receive(self, server, messages, now) -> None:
-        if self.core is None:
-            self._note("receive_frames", server, list(map(bytes, encode(messages))), now)
-        else:
-            self._note("receive", server, messages, now)
+        self._note("receive", server, messages, now)
         self._run(super().receive, server, messages, now)
 
     def resume(self, task, value, now, error=None) -> None:
@@ -187,12 +183,12 @@ def record_sessions(monkeypatch):
     """Record the sessions of clients made from now on."""
     sessions = []
 
-    def made(turn, core):
-        sessions.append(RecordedSession(turn, core))
+    def made(turn, fast_path):
+        sessions.append(RecordedSession(turn, fast_path))
         return sessions[-1]
 
-    monkeypatch.setattr(runner, "Session", made)
-    monkeypatch.setattr(runner, "small_objects", RecordedSession.open)
+    monkeypatch.setattr(domain_directory, "Session", made)
+    monkeypatch.setattr(store, "small_objects", RecordedSession.open)
     return sessions
 
 
@@ -203,8 +199,8 @@ class Twin:
     counts letters written by the core alone; ``small`` counts operations begun by the core.
     """
 
-    def __init__(self, recorded: RecordedSession, core=None) -> None:
-        self.session = Session(recorded.first_turn, core=core)
+    def __init__(self, recorded: RecordedSession, fast_path=None) -> None:
+        self.session = Session(recorded.first_turn, fast_path=fast_path)
         self.ends, self.sent, self.quick, self.small = [], {}, 0, 0
         self._views, self._objects = {}, {}
         self._handles, self._asked = [], []
@@ -271,7 +267,15 @@ class Twin:
         servers = readiness.sent, readiness._heard, readiness.suspects, readiness.turn
         orders = session.contacts, session.hints, [what for what, _ in session.asks]
         sequences = [view.sequence.active for view in self._views.values()]
-        return session._last_call, session._usual_s, session.busy, servers, orders, sequences, taken
+        return (
+            session.last_call,
+            session.usual_round_s,
+            session.busy,
+            servers,
+            orders,
+            sequences,
+            taken,
+        )
 
 
 def replay(recorded: RecordedSession, compiled: Twin, pure: Twin) -> None:

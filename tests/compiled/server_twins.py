@@ -5,13 +5,13 @@ from operator import length_hint
 
 import msgspec
 
+from ares.compiled import CORE
 from ares.model.codec import Encoded, decode_requests, encode, encode_array
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadMessage
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import Introduce, Role
 from ares.net.zmtp.frames import head
-from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
 from ares.security.clients_file import AuthorisedClient, KeyedSender
 from ares.security.roles import Admission
@@ -200,7 +200,7 @@ def _table(hosting):
         hosting.elements,
         hosting.bytes,
         hosting.carried,
-        hosting._following,
+        hosting.following,
         list(hosting.objects),
         rows,
     )

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ares.compiled import CORE, fast_path
 from ares.model.codec import decode_requests
 from ares.model.configuration import Status
 from ares.model.errors import BadMessage
@@ -31,7 +32,6 @@ from ares.model.messages import (
     TagReply,
     WriteConfig,
 )
-from ares.platform.compiled import CORE, client_core
 from ares.replica.configuration_state import INLINE_BYTES_MAX
 from tests.compiled import recorded_clients, recorded_servers
 from tests.compiled.recorded_clients import Twin
@@ -94,7 +94,7 @@ def test_recorded_batches_are_answered_as_recorded(recording):
 def test_recorded_replies_give_the_recorded_results(recording):
     operations = small = quick = letters = 0
     for session in recording.sessions:
-        compiled, pure = Twin(session, client_core()), Twin(session)
+        compiled, pure = Twin(session, fast_path()), Twin(session)
         recorded_clients.replay(session, compiled, pure)
         operations, small, quick = (
             operations + len(pure.ends),
@@ -214,7 +214,7 @@ class _Misposted:
     """A client's core that changes the last byte of a letter."""
 
     def __init__(self) -> None:
-        self._core = client_core()
+        self._core = fast_path()
 
     def __getattr__(self, name):
         return getattr(self._core, name)

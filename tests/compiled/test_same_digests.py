@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.platform.compiled import CORE
+from ares.compiled import CORE
 from ares.platform.environment import PURE_VARIABLE
 from ares.platform.interpreter import python
 from ares.testing.sim.run import drawn, quiet, run_plan
@@ -53,7 +53,7 @@ def test_runs_are_the_same_without_the_core():
 def test_another_answer_is_noticed(monkeypatch):
     """A control: a core without some random acknowledgements."""
     before = digests(["general"])
-    server, taken = CORE.Server, []
+    server, taken = CORE.ServerCore, []
 
     class Forgetful:
         def __init__(self, *of) -> None:
@@ -73,7 +73,5 @@ def test_another_answer_is_noticed(monkeypatch):
         def __getattr__(self, name):
             return getattr(self._served, name)
 
-    monkeypatch.setattr(
-        "ares.testing.sim.simulated_server.CORE", type("Module", (), {"Server": Forgetful})
-    )
+    monkeypatch.setattr("ares.testing.sim.simulated_server.server_core", Forgetful)
     assert digests(["general"]) != before

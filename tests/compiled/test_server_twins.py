@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from ares.compiled import CORE
 from ares.model.codec import BATCH_MESSAGES_MAX, decode_replies, encode
 from ares.model.configuration import Status, Successor
 from ares.model.element import checksum, hollow, sealed
@@ -28,7 +29,6 @@ from ares.model.messages import (
 )
 from ares.model.tag import NUMBER_FLOOR, Tag
 from ares.net.zmtp.frames import head
-from ares.platform.compiled import CORE
 from tests.compiled.server_twins import CODED, DEEP, FOREIGN, HOSTED, INITIAL, Keyed, twins
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")

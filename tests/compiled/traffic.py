@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 
 import ares
+from ares import compiled
 from ares.client.connect import with_key
 from ares.cluster.cluster_keys import authorise
 from ares.cluster.new_cluster import InitPlan, create
@@ -23,7 +24,6 @@ from ares.model.identity import CallId, ConfigurationId, ObjectName
 from ares.model.messages import GetTag
 from ares.net import batching
 from ares.net.native import ZmtpConnections, ZmtpListener
-from ares.platform import compiled
 from ares.server.process_lifecycle import certifying, guard_of
 from ares.store.journal.segment_journal import open_journal
 from ares.store.journal.segments import Owner

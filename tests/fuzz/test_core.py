@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.platform.compiled import CORE
+from ares.compiled import CORE
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")
 
@@ -61,7 +61,7 @@ def test_a_client_that_knows_otherwise_is_noticed(courses, monkeypatch):
 
     def mistake(both, *of):
         answer(both, *of)
-        both.twins[0].session._usual_s += 1.0
+        both.twins[0].session.usual_round_s += 1.0
 
     monkeypatch.setattr(courses.Both, "answer", mistake)
     with pytest.raises(AssertionError):

@@ -1,25 +1,23 @@
 """The core in use: its reports, and an installation without a compiler.
 
-See setup.py, ares/platform/compiled.py.
+See setup.py, ares/compiled.py.
 """
 
 import os
 import shutil
 import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import typer
 
+from ares import compiled
 from ares.cli.main import _print_version
 from ares.cli.status_command import _cores, _server_data
+from ares.compiled import PYTHON_CORE, RUST_CORE
 from ares.model.messages import Description
-from ares.platform import compiled
-from ares.platform.compiled import PYTHON_CORE, RUST_CORE
 from ares.platform.interpreter import python
 from ares.platform.metrics import REPLY_S_BUCKETS, Histogram
 from ares.server.prometheus import of_process, render
@@ -32,8 +30,8 @@ import sys
 # Editable finders would find the checkout's core.
 sys.meta_path[:] = [finder for finder in sys.meta_path if "Editable" not in repr(finder)]
 sys.path.insert(0, sys.argv[1])
-import ares.cli.entry, ares.platform.compiled as found
-print(found.__file__, found.NAME)
+import ares.cli.entry, ares.compiled as found
+print(found.__file__, found.CORE_NAME)
 """
 CORE_LINES_MAX = 3000
 BUILT_OF = (
@@ -121,13 +119,6 @@ def test_the_crate_is_of_the_same_release():
     )
 
 
-def test_a_core_of_another_release_is_left_aside(monkeypatch):
-    monkeypatch.delenv(compiled.PURE_VARIABLE, raising=False)
-    for release, loaded in ((compiled.CRATE, True), ("0.0.1", False)):
-        monkeypatch.setitem(sys.modules, "ares._core", SimpleNamespace(RELEASE=release))
-        assert (compiled._loaded() is not None) == loaded
-
-
 def test_the_crate_stays_small():
     assert (
         sum(
@@ -179,7 +170,7 @@ def test_where_nothing_compiles_the_package_is_pure_and_complete(tmp_path):
     built, compiled_files = wheel(tmp_path, str(tmp_path))
     assert (built.name.endswith("-py3-none-any.whl"), compiled_files) == (True, [])
     assert run(*python("-c", INSTALLED, tmp_path / "installed")).split() == [
-        str(tmp_path / "installed/ares/platform/compiled.py"),
+        str(tmp_path / "installed/ares/compiled.py"),
         PYTHON_CORE,
     ]
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ares.compiled import CORE, fast_path, small_objects
 from ares.dap.coding import coding_for
 from ares.engine.session import Session
 from ares.model.codec import WIRE_VERSION, encode
@@ -21,12 +22,10 @@ from ares.model.errors import BadMessage, ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import Ack, DataReply, Element, PutData, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO, Tag
-from ares.platform.compiled import CORE, client_core
 from ares.platform.environment import PURE_VARIABLE
 from ares.platform.interpreter import python
 from ares.reconfig.view import Switches, View
 from ares.registers.operations import delete, read, write
-from ares.registers.small_objects import small_objects
 from ares.replica.replica import Replica
 
 from ..fuzz.out_of_bounds import message, numbers
@@ -51,7 +50,7 @@ class Twin:
     """A client of a session, with the outcomes of its operations."""
 
     def __init__(self, configuration, compiled):
-        self.session = Session(3, core=client_core() if compiled else None)
+        self.session = Session(3, fast_path=fast_path() if compiled else None)
         self.view = View(ClientId(7), configuration, Switches(), self.session.readiness)
         self.small = small_objects(self.session, self.view)
         self.ends, self.handles = [], []
@@ -65,7 +64,7 @@ class Twin:
         def done(result, error):
             self.ends.append((number, result, repr(error)))
             if number % 4 == 3 and error is None:  # from within the session
-                self.start("read", name, value, self.session._now)
+                self.start("read", name, value, self.session.now)
 
         small = False
         if self.small is not None and kind == "read":
@@ -97,7 +96,7 @@ class Twin:
         readiness, taken = session.readiness, self.view.tags._taken
         tags = {name: (each.number, each.completed, each.writers) for name, each in taken.items()}
         servers = readiness.sent, readiness._heard, readiness.suspects, readiness.turn
-        known = session._last_call, session._usual_s, session.busy, session.hints, servers
+        known = session.last_call, session.usual_round_s, session.busy, session.hints, servers
         fresh, self.told = self.ends[self.told :], len(self.ends)
         late = sorted(
             end for end in fresh if "still waiting" in end[2]
@@ -509,10 +508,10 @@ def test_a_number_out_of_bounds_is_refused_by_both(kind):
             both = Both(CONFIGURATIONS[0])
             frame = bytes([WIRE_VERSION]) + msgspec.msgpack.encode([message(kind, field, value)])
             for twin in both.twins:
-                before = repr(twin.session._last_call)
+                before = repr(twin.session.last_call)
                 with pytest.raises(BadMessage):
                     twin.session.receive_frames(SERVERS[0].id, [frame], 0.0)
-                assert repr(twin.session._last_call) == before
+                assert repr(twin.session.last_call) == before
 
 
 DIGESTS = """

@@ -195,7 +195,7 @@ def test_the_checks_reject_a_server_that_forgets():
     replica.handle(PutData(1, INITIAL.id, "a", tag, sealed(INITIAL.id, "a", tag, ME, 1, (b"x",))))
     before = state(replica)
     hosting = replica.hosted[INITIAL.id]
-    hosting._objects.clear()
+    hosting.objects.clear()
     hosting.bytes = 0
     with pytest.raises(AssertionError, match="a tag decreased"):
         check(before, state(replica), replica)

@@ -140,10 +140,10 @@ def test_a_version_that_never_was(initial, switches):
 def test_a_new_object_takes_one_round(initial, switches):
     world = ProtocolWorld(initial, range(5))
     one, other = world.client(switches), world.client(switches)
-    before = one.session._last_call
+    before = one.session.last_call
     tag = one.run(create(one.view, "new", LARGE))
     assert tag == Tag(1, one.id)
-    assert one.session._last_call - before == (1 if switches.piggyback else 2)
+    assert one.session.last_call - before == (1 if switches.piggyback else 2)
     found = other.run(read_versioned(other.view, "new"))
     assert (found.tag, found.value) == (tag, LARGE)
     assert one.run(write_versioned(one.view, "new", b"x", tag)).changed

@@ -109,9 +109,9 @@ def test_fast_read_takes_one_round_and_plain_read_two():
         world = ProtocolWorld(abd(0, 1, 2), range(3))
         client = world.client(Switches(fast_read=fast))
         client.run(write(client.view, "k", b"v"))
-        before = client.session._last_call
+        before = client.session.last_call
         client.run(read(client.view, "k"))
-        rounds[fast] = client.session._last_call - before
+        rounds[fast] = client.session.last_call - before
     assert rounds == {True: 1, False: 2}
 
 
@@ -178,7 +178,7 @@ def test_a_flipped_bit_counts_as_missing():
     client = world.client()
     client.run(write(client.view, "k", b"payload" * 10))
     hosting = next(iter(world.replicas["s1"]._hosted.values()))
-    versions = hosting._objects["k"]
+    versions = hosting.objects["k"]
     tag, element, place = versions.entries[0]
     versions.entries[0] = (
         tag,

@@ -27,7 +27,7 @@ class ClientLog:
 
     def step(self) -> None:
         session, now = self.session, self.nodes.now
-        for server, messages in session.take_outbox().items():
+        for server, messages in session.take_letters().items():
             for message in messages if server not in self.cut else ():
                 self.asked.append((server, message))
                 if isinstance(message, Describe):
@@ -73,7 +73,7 @@ class ClientLog:
                 break
             self.step()
             if not (
-                self.session.session._outbox or self.session.appender.has_orders or self.nodes.sent
+                self.session.session.outbox or self.session.appender.has_orders or self.nodes.sent
             ):
                 self.nodes.tick(0.03)
                 self.session.tick(self.nodes.now)

@@ -69,7 +69,7 @@ def test_ranges_go_alone_and_requests_are_bounded(reader):
     for position in range(EACH_MAX + 1):
         reader.read(position)
     reader.read(0, 5)
-    ((_, messages),) = reader.session.take_outbox().items()
+    ((_, messages),) = reader.session.take_letters().items()
     assert [type(message) for message in messages] == [ReadEach, ReadLog, ReadLog]
     assert [len(messages[0].positions), messages[1].first, messages[2].count] == [
         EACH_MAX,
@@ -89,7 +89,7 @@ def test_ranges_go_alone_and_requests_are_bounded(reader):
 def test_an_answer_that_does_not_fit_is_none(reader, answer):
     reader.read(0)
     reader.read(1)
-    ((server, (request,)),) = reader.session.take_outbox().items()
+    ((server, (request,)),) = reader.session.take_letters().items()
     reader.session.receive(
         server,
         [
@@ -107,7 +107,7 @@ def test_an_answer_that_does_not_fit_is_none(reader, answer):
 def test_a_silent_server_is_left_and_a_closed_connection_ends_all(reader):
     reader.read(0)
     reader.read(1)
-    ((server, _),) = reader.session.take_outbox().items()
+    ((server, _),) = reader.session.take_letters().items()
     reader.cut = (server,)
     reader.nodes.now += 2.0
     reader.session.tick(reader.nodes.now)

@@ -36,7 +36,7 @@ class Recorded:
 
         monkeypatch.setattr(Session, "start", recorded)
         monkeypatch.setattr(
-            "ares.testing.sim.simulated_client.client_core", lambda: None
+            "ares.testing.sim.simulated_client.fast_path", lambda: None
         )  # recorded operations do not run in the compiled core
 
     def _clock(self) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ares.model.codec import decode
+from ares.model.codec import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, decode
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
 from ares.model.log_messages import Append, Forward, LogRecord
 from ares.model.messages import AnyMessage, Element, PutData
@@ -12,8 +12,6 @@ from ares.model.tag import Tag
 from ares.model.units import MIB
 from ares.model.work import ENTRY_BYTES_MIN
 from ares.net.batching import (
-    BATCH_BYTES_MAX,
-    BATCH_MESSAGES_MAX,
     LARGE_BYTES_MAX,
     PEER_WAITING_BYTES_MAX,
     PEER_WAITING_MESSAGES_MAX,

@@ -33,7 +33,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.model.work import CONFIGURATION_WORK, REQUEST_WORK
+from ares.model.work import CONFIGURATION_WORK, REQUEST_WORK, TURN_WORK
 from ares.net import batching
 from ares.net.batching import (
     FIRST_WORK,
@@ -41,7 +41,6 @@ from ares.net.batching import (
     LINE_BATCHES_MAX,
     LOOK_WORK,
     TURN_S,
-    TURN_WORK,
     BatchListener,
     UnansweredRequests,
     batches,

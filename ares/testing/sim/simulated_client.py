@@ -7,6 +7,7 @@ Versioned writes are over the version that the client last saw of the key: t0 in
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ares.compiled import fast_path, small_objects
 from ares.dap.primitives import DataResult
 from ares.engine.effects import Agree, Announce, Operation
 from ares.engine.session import Session
@@ -17,14 +18,12 @@ from ares.model.errors import ObjectNotFound, Unavailable
 from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Answered, Value
-from ares.platform.compiled import client_core
 from ares.reconfig.locating import locate
 from ares.reconfig.mover import MoveOptions
 from ares.reconfig.reconfigure import ReconfigurationResult, reconfigure
 from ares.reconfig.view import View
 from ares.registers.coverable import CoverableResult, read_versioned, write_versioned
 from ares.registers.operations import delete, read, write
-from ares.registers.small_objects import small_objects
 from ares.registers.survey import NamesPage, list_mentioned
 from ares.testing.sim.files import FileChronicle, FileOperation, Files, pair
 from ares.testing.sim.invariants import PromiseBroken, SingleValues
@@ -142,7 +141,7 @@ class SimClient(SimCaller):
         self._pausing = 0
         self._written = 0
         self._versions: dict[str, Tag | None] = {}
-        self.session = self.asking = Session(core=client_core())
+        self.session = self.asking = Session(fast_path=fast_path())
         self._see_with(View(ClientId(number), c0, plan.switches, self.session.readiness))
         self._files = Files(plan.name, number, self.view, run.world, run.chronicle)
 

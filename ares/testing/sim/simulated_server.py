@@ -9,21 +9,17 @@ variant with a real journal: ares/testing/sim/journal_server.py.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from ares.compiled import ServedTurn, server_core
 from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
 from ares.model.messages import REQUEST_KINDS, AnyMessage, Carrier, PullElement, PutData, Request
 from ares.net.port import Sender
-from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
 from ares.server.element_puller import ElementPuller, Fetch
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch
 from ares.testing.sim.plan import member
 from ares.testing.sim.world import SimWorld
-
-if TYPE_CHECKING:
-    from ares._core import Served, Server
 
 Respond = Callable[[str, str, Sequence[Outgoing]], None]
 
@@ -138,7 +134,7 @@ class LateServer(SimServer):
         self.replica = Replica(server.id, server.identity, self._c0)
         for request in self._log:
             self.replica.handle(request)
-        self._core: Server | None = None if CORE is None else CORE.Server(self.replica.hosted)
+        self._core = server_core(self.replica.hosted)
         self._brings = self._bringing()
 
     def _take(
@@ -201,7 +197,7 @@ def changes(request: Request) -> bool:
     )
 
 
-def answered(served: "Served") -> list[Outgoing]:
+def answered(served: ServedTurn) -> list[Outgoing]:
     """Return the replies that the compiled core gives at once.
 
     Raises :class:`PromiseBroken` if their bytes differ from the standard encoding.

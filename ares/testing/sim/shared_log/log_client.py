@@ -307,5 +307,5 @@ class LogClient(SimCaller):
             self.flush()
 
     def _post_all(self) -> None:
-        for server, messages in self.session.take_outbox().items():
+        for server, messages in self.session.take_letters().items():
             self._run.post(self.name, server, messages)
