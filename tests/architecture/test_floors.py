@@ -1,7 +1,10 @@
 """The rules of the architecture: the source tree keeps each, and a small broken tree fails each."""
 
+import ast
 import functools
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,29 @@ def parsed(root: Path) -> list[Module]:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_source_tree_keeps(rule):
     assert rule(parsed(PACKAGE)) == []
+
+
+@pytest.mark.parametrize("root", ["tests", "experiments"])
+def test_imports_name_modules_and_names_that_exist(root):
+    """Mypy says so of ares; an experiment may need a library that is not installed."""
+    assert [fault for module in parsed(CHECKOUT / root) for fault in absent(module)] == []
+
+
+def absent(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.ImportFrom) or node.level:
+            continue
+        path = CHECKOUT.joinpath(*(node.module or "").split("."))
+        if path.relative_to(CHECKOUT).parts[0] not in ("ares", "tests", "experiments"):
+            continue
+        source = path.with_suffix(".py")
+        source = source if source.is_file() else path / "__init__.py"
+        text = source.read_text() if source.is_file() else ""
+        for name in node.names:
+            is_module = (path / name.name).is_dir() or (path / f"{name.name}.py").is_file()
+            is_core = node.module == "ares" and name.name == "_core"
+            if not (is_module or is_core or re.search(rf"\b{name.name}\b", text)):
+                yield f"{module.name}: {node.module} has no {name.name}"
 
 
 def test_experiments_import_in_no_circle():

@@ -20,7 +20,7 @@ from ares.model.messages import (
 )
 from ares.model.tag import Tag
 from ares.replica.replica import Replica
-from ares.server import users
+from ares.server import usage_counts
 from ares.server.storage_process import ServingParts, run_server
 from ares.server.usage_counts import HALF_LIFE_S, UsageCounts
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
@@ -99,7 +99,7 @@ def test_only_reads_and_writes_of_what_is_here_count():
         GetData(1, PHOTOS.id, "k", True),
         PutData(1, PHOTOS.id, "k", Tag(1, 1), element),
     )
-    assert world.per_s()["nantes"] == pytest.approx(3 * users._PER_S)
+    assert world.per_s()["nantes"] == pytest.approx(3 * usage_counts._PER_S)
     assert world.per_s("default") == {}
 
 
@@ -114,7 +114,7 @@ def test_requests_to_all_configurations_of_a_domain_count_and_the_newest_tells_i
     assert (usage.domain, usage.bytes, usage.asked[0].per_s) == (
         "photos",
         7,
-        pytest.approx(2 * users._PER_S),
+        pytest.approx(2 * usage_counts._PER_S),
     )
 
 
@@ -127,7 +127,7 @@ def test_a_site_that_the_cluster_file_does_not_name_is_not_counted():
 
 
 def test_more_than_so_many_pairs_are_not_counted_until_others_are_forgotten(monkeypatch):
-    monkeypatch.setattr(users, "PAIRS_MAX", 3)
+    monkeypatch.setattr(usage_counts, "PAIRS_MAX", 3)
     world = UsersWorld(("a", "b", "c"))
     for site in ("a", "b", "c"):
         world.ask(site, *asked(1), *asked(1, INITIAL))
@@ -157,7 +157,9 @@ def test_a_batch_counts_as_a_whole_whatever_the_order_in_it():
     for _ in range(30_000):
         world.users.seen(SimpleNamespace(site="nantes"), batch)
     for domain in ("default", "photos", "others"):
-        assert world.per_s(domain)["nantes"] == pytest.approx(30_000 * users._PER_S, rel=0.05)
+        assert world.per_s(domain)["nantes"] == pytest.approx(
+            30_000 * usage_counts._PER_S, rel=0.05
+        )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ async def test_a_server_is_told_by_its_listener_and_tells_who_asks():
     assert [(usage.domain, [each.site for each in usage.asked]) for usage in told.usage] == [
         ("photos", ["rennes"])
     ]
-    assert told.usage[0].asked[0].per_s == pytest.approx(5 * users._PER_S, rel=0.3)
+    assert told.usage[0].asked[0].per_s == pytest.approx(5 * usage_counts._PER_S, rel=0.3)
     assert (brief.usage, brief.hosted, told.hosted) == ((), (), ())
     stop.set()
     await running
