@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 LANES := -n 4 --dist loadfile --no-loadscope-reorder
 # Tests whose processes never have a compiled core, and tests of the ways to run a cluster
 # (deployments, rounds, pages, command lines, the autopilot, sites), which say nothing more about
-# servers and clients without it.
+# servers and clients without it. Slow tests without processes of their own are left out too.
 CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper sharedlog tracing journal/test_torn.py)
 CORELESS += $(addprefix --ignore=tests/,simulation/test_log_controls.py simulation/test_log_scenario.py)
 CORELESS += $(addprefix --ignore=tests/,ansible experiments autopilot fuzz/test_command_line.py)
@@ -49,7 +49,7 @@ test-all: $(CORE) ## run every test
 	@$(VENV)/bin/python -m pytest $(LANES)
 
 test-pure: $(STAMP) ## run the tests of servers and clients without the compiled core
-	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) $(CORELESS)
+	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) -m 'not slow or process' $(CORELESS)
 
 check: $(STAMP) ## find mistakes without running the code: ruff, formatting, mypy, and with cargo rustfmt and clippy
 	@$(VENV)/bin/ruff check .

@@ -114,7 +114,7 @@ def test_edits_of_different_blocks_both_prevail(cli: Cli, tmp_path: Path) -> Non
     told = cli.run("put", bob.path, "merge")
     assert told.returncode == 0
     assert b"not byte for byte" in told.stdout
-    assert b"others changed 1 other block, which stays as it is; `ares-cli get`" in told.stdout
+    assert b"clients changed 1 other block, which stays as it is; `ares-cli get`" in told.stdout
     both = edited(edited(content(), 10_000, b"ann was here"), 150_000, b"bob was here")
     for copy in (ann, bob):
         copy.get()
@@ -362,7 +362,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(cli: Cli, tmp_path: P
     assert "no directory" in cli.fails(2, "get", "refused", tmp_path / "no/where")
     assert "there is no file 'refused'" in cli.fails(1, "rm", "refused")
     assert "for example 24h" in cli.fails(2, "collect", "--grace", "soon")
-    assert "one of them" in cli.fails(2, "collect", "refused", "--domain", "default")
+    assert "only one of the two" in cli.fails(2, "collect", "refused", "--domain", "default")
     assert cli.json("files", "refused") == {"files": []}
     assert not (tmp_path / "out").exists()
 
