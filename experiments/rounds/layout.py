@@ -39,7 +39,7 @@ PATTERNS = {
 GROUP_OF: dict[Role, str] = {"write": "writers", "read": "readers", "reconfigure": "recons"}
 
 
-class TestbedHost(Struct, frozen=True):
+class RoundHost(Struct, frozen=True):
     """A host of the testbed: groups and variables.
 
     ``fast`` names the directories for rounds, if the testbed gives them.
@@ -89,7 +89,7 @@ def store_name(protocol: str) -> str:
     )
 
 
-def placed(round: ScenarioRound, hosts: Mapping[str, TestbedHost]) -> Layout:
+def placed(round: ScenarioRound, hosts: Mapping[str, RoundHost]) -> Layout:
     """Return hosts for the round. Raises BadInput naming the parts that the testbed lacks."""
     parameters = round.parameters
     servers = _servers(parameters, [host for host in hosts.values() if "servers" in host.groups])
@@ -113,7 +113,7 @@ def placed(round: ScenarioRound, hosts: Mapping[str, TestbedHost]) -> Layout:
     )
 
 
-def check_private(protocol: str, servers: Iterable[TestbedHost]) -> None:
+def check_private(protocol: str, servers: Iterable[RoundHost]) -> None:
     """Refuse public addresses for Redis, etcd and Cassandra, which listen without a password.
 
     Raises BadInput.
@@ -133,7 +133,7 @@ def _is_public(address: str) -> bool:
         return False
 
 
-def _servers(parameters: Parameters, hosts: Sequence[TestbedHost]) -> tuple[str, ...]:
+def _servers(parameters: Parameters, hosts: Sequence[RoundHost]) -> tuple[str, ...]:
     """Return the servers: at each site the number in the placement, the clients' site first.
 
     Without a placement the first hosts are taken.
@@ -151,7 +151,7 @@ def _servers(parameters: Parameters, hosts: Sequence[TestbedHost]) -> tuple[str,
 
 
 def _clients(
-    group: str, count: int, sites: Set[str], hosts: Iterable[TestbedHost]
+    group: str, count: int, sites: Set[str], hosts: Iterable[RoundHost]
 ) -> tuple[str, ...]:
     """Return all hosts of the group at these sites, but at most as many as clients."""
     there = [host.name for host in hosts if group in host.groups and host.site in sites]
@@ -266,7 +266,7 @@ def _groups(clients: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def store_of(
-    round: ScenarioRound, layout: Layout, hosts: Mapping[str, TestbedHost], directory: str
+    round: ScenarioRound, layout: Layout, hosts: Mapping[str, RoundHost], directory: str
 ) -> Store:
     """Return the store as clients reach it.
 
@@ -308,7 +308,7 @@ def command(python: str, names: Sequence[str]) -> str:
 def inventory_of(
     round: ScenarioRound,
     layout: Layout,
-    hosts: Mapping[str, TestbedHost],
+    hosts: Mapping[str, RoundHost],
     directories: Mapping[str, str],
     variables: Mapping[str, Any],
     seed: int,

@@ -17,7 +17,7 @@ from experiments.rounds.layout import (
     PATTERNS,
     PORTS,
     Layout,
-    TestbedHost,
+    RoundHost,
     store_name,
 )
 from experiments.rounds.playbook_runs import RoundFailed
@@ -41,7 +41,7 @@ class RoundFaults:
         round: ScenarioRound,
         layout: Layout,
         testbed: Testbed,
-        hosts: Mapping[str, TestbedHost],
+        hosts: Mapping[str, RoundHost],
         events: Path,
     ) -> None:
         self._round, self._layout, self._testbed, self._hosts, self._events = (

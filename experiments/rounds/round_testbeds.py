@@ -15,10 +15,10 @@ from msgspec import Struct, structs
 
 from ares.model.errors import BadInput
 from experiments import CHECKOUT
-from experiments.rounds.layout import TestbedHost, wanted
+from experiments.rounds.layout import RoundHost, wanted
 from experiments.rounds.playbook_runs import environment, listed, program
 from experiments.rounds.scenario import ScenarioRound
-from experiments.testbeds import local, loopback
+from experiments.testbeds import local_testbed, loopback_testbed
 from experiments.testbeds.testbed_plan import Testbed
 
 MADE = ("local", "processes")
@@ -35,7 +35,7 @@ class RoundTestbed(Struct, frozen=True):
     name: str
     testbed: Testbed
     inventory: Path
-    hosts: Mapping[str, TestbedHost]
+    hosts: Mapping[str, RoundHost]
     variables: Mapping[str, Any]
 
     def directories(self) -> dict[str, str]:
@@ -46,13 +46,13 @@ class RoundTestbed(Struct, frozen=True):
         }
 
 
-def _home(host: TestbedHost) -> str:
+def _home(host: RoundHost) -> str:
     return (
         f"{host.variables['ares_home']}/round" if "ares_home" in host.variables else ROUND_DIRECTORY
     )
 
 
-def seen(tree: Mapping[str, Any]) -> dict[str, TestbedHost]:
+def seen(tree: Mapping[str, Any]) -> dict[str, RoundHost]:
     """Return the hosts in the output of `ansible-inventory --list`, in the same order."""
     variables = tree.get("_meta", {}).get("hostvars", {})
     groups: dict[str, list[str]] = {}
@@ -61,7 +61,7 @@ def seen(tree: Mapping[str, Any]) -> dict[str, TestbedHost]:
             for host in members.get("hosts", []):
                 groups.setdefault(host, []).append(group)
     return {
-        host: TestbedHost(host, tuple(names), variables.get(host, {}))
+        host: RoundHost(host, tuple(names), variables.get(host, {}))
         for host, names in groups.items()
         if host != "localhost"
     }
@@ -87,7 +87,7 @@ class RoundTestbeds:
                 f"--inventory FILE goes with {', '.join(RESERVED_BEDS)}: `python -m experiments "
                 "inventory` makes one. Nothing was begun"
             )
-        if name == "local" and (why := local.obstacle()):
+        if name == "local" and (why := local_testbed.obstacle()):
             raise BadInput(
                 why.replace(
                     "Testbed processes needs no root", "`--testbed processes` needs no root"
@@ -128,7 +128,9 @@ class RoundTestbeds:
             }
             ready |= {"round_program_archive": str(_archive(self._place / "experiments.zip"))}
         elif self.name == "local":
-            made = local.LocalTestbed(wanted(self._rounds, self._clients_per_host), [], None)
+            made = local_testbed.LocalTestbed(
+                wanted(self._rounds, self._clients_per_host), [], None
+            )
             made.make()
             stack.callback(made.remove)
             testbed = made
@@ -137,7 +139,9 @@ class RoundTestbeds:
                 structs.replace(plan, disks={})
                 for plan in wanted(self._rounds, self._clients_per_host)
             ]
-            testbed = stack.enter_context(loopback.testbed(plans, [], self._place / "processes"))
+            testbed = stack.enter_context(
+                loopback_testbed.testbed(plans, [], self._place / "processes")
+            )
             ready["round_user"] = ""
         hosts = seen(listed(testbed.inventory, self._place))
         if not any("servers" in host.groups for host in hosts.values()):

@@ -23,7 +23,7 @@ from experiments.bench.store_processes import ProgramNotStarted, await_that
 from experiments.sites.site_store import NotDeployed
 from experiments.testbeds import nfqueue, slots
 from experiments.testbeds.nfqueue import QueueShape
-from experiments.testbeds.slots import TestbedState
+from experiments.testbeds.slots import SlotState
 from experiments.testbeds.testbed_plan import between
 
 FOG_S, CORE_S = 0.010, 0.050
@@ -81,7 +81,7 @@ class FogNetwork:
             hosts = {name: name for name in names[1:]}
             base.mkdir(mode=0o755)
             self._slot.write(
-                TestbedState(self._slot.number, os.getpid(), str(base), core, names, hosts)
+                SlotState(self._slot.number, os.getpid(), str(base), core, names, hosts)
             )
             self.directory.mkdir()
             namespaces.add(core)

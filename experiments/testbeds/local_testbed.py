@@ -28,7 +28,7 @@ from ares.tracing.tree import printable
 from experiments import CHECKOUT, ENVIRONMENT
 from experiments.testbeds import inventory, nfqueue, slots
 from experiments.testbeds.nfqueue import QueueShape
-from experiments.testbeds.slots import TestbedState
+from experiments.testbeds.slots import SlotState
 from experiments.testbeds.slowed_processes import SlowedProcesses, kill
 from experiments.testbeds.testbed_plan import (
     FIRST_HOST,
@@ -115,7 +115,7 @@ class LocalTestbed:
             names = [self._slot.prefix, *map(self._namespace, self._hosts)]
             sites = {host.name: host.site for host in self._hosts.values()}
             self._slot.write(
-                TestbedState(
+                SlotState(
                     self._slot.number, os.getpid(), str(self._base), self._slot.prefix, names, sites
                 )
             )

@@ -35,7 +35,7 @@ class Leftover(AresError):
     """A part of a testbed could not be removed."""
 
 
-class TestbedState(Struct, frozen=True):
+class SlotState(Struct, frozen=True):
     """The existing or planned parts of a testbed.
 
     ``directory`` has the testbed's files and no others. ``link`` is the interface on the machine.
@@ -59,20 +59,20 @@ class Slot:
         self.prefix = f"arestb{number}"
         self._lock = lock
 
-    def write(self, state: TestbedState) -> None:
+    def write(self, state: SlotState) -> None:
         """Write the record, before any part of the testbed is made."""
         partial = self.place / "state.partial"
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2))
         partial.rename(self.place / "state.json")
 
-    def read(self) -> TestbedState | None:
+    def read(self) -> SlotState | None:
         """Read the record, if any. Raises Leftover if the record is unusable.
 
         Without a record nothing was made.
         """
         path = self.place / "state.json"
         try:
-            state = msgspec.json.decode(path.read_bytes(), type=TestbedState)
+            state = msgspec.json.decode(path.read_bytes(), type=SlotState)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:

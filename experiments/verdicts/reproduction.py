@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ares.tracing.tree import printable
-from experiments.logs import log_plan
+from experiments.logs import log_load_plan
 from experiments.sites import fog_plan
 from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, ClaimSource
 from experiments.verdicts.evaluate import FEW, Comparison, Verdict
@@ -225,7 +225,7 @@ def command(claim: Claim) -> str:
         )
     words = (
         "python -m experiments.logs --only figures"
-        if claim.scenario == log_plan.LOG_STUDY
+        if claim.scenario == log_load_plan.LOG_STUDY
         else f"python -m experiments run {claim.scenario}"
     )
     return words + (" --scale paper" if claim.scale == "paper" else "")

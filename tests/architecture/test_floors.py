@@ -110,12 +110,12 @@ BREACHES = [
     ),
     (
         "upward",
-        {"dap__list": "def f():\n    import ares.replica.replica"},
+        {"dap__version_list": "def f():\n    import ares.replica.replica"},
         "ares.dap.version_list imports ares.replica.replica, which is above it",
     ),
     (
         "upward",
-        {"dap__list": "from ..replica import replica", "replica__replica": ""},
+        {"dap__version_list": "from ..replica import replica", "replica__replica": ""},
         "imports ares.replica.replica, which is above it",
     ),
     (
@@ -130,13 +130,16 @@ BREACHES = [
     ),
     (
         "cycles",
-        {"dap__list": "import ares.dap.coding", "dap__coding": "import ares.dap.version_list"},
+        {
+            "dap__version_list": "import ares.dap.coding",
+            "dap__coding": "import ares.dap.version_list",
+        },
         "ares.dap.coding -> ares.dap.version_list -> ares.dap.coding",
     ),
     (
         "cycles",
         {
-            "dap__list": "def f():\n    from ares.dap.reading import x",
+            "dap__version_list": "def f():\n    from ares.dap.reading import x",
             "dap__reading": "from ares.dap import coding",
             "dap__coding": (
                 "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .list import x"
@@ -153,7 +156,7 @@ BREACHES = [
         for name in ("asyncio", "socket", "threading")
     ],
     *[
-        ("impure", {"dap__list": f"from {name} import x"}, f"imports {name} below")
+        ("impure", {"dap__version_list": f"from {name} import x"}, f"imports {name} below")
         for name in ("time", "random", "uuid", "os", "secrets", "zmq")
     ],
     ("impure", {"replica__replica": "import logging"}, "imports logging below"),
@@ -264,22 +267,22 @@ BREACHES = [
     ],
     (
         "citations",
-        {"dap__list": "x = 1  # docs/nowhere\x2emd, Rules"},
+        {"dap__version_list": "x = 1  # docs/nowhere\x2emd, Rules"},
         "ares.dap.version_list: docs/nowhere.md has no section 'Rules'",
     ),
     (
         "citations",
-        {"dap__list": "# docs/protocol\x2emd,\n# Rule, R1"},
+        {"dap__version_list": "# docs/protocol\x2emd,\n# Rule, R1"},
         "ares.dap.version_list: docs/protocol.md has no section 'Rule, R1'",
     ),
     (
         "references",
-        {"dap__list": "x = 1  # ares\x2fdap/lists.py"},
+        {"dap__version_list": "x = 1  # ares\x2fdap/lists.py"},
         "ares.dap.version_list: there is no ares/dap/lists\x2epy",
     ),
     (
         "references",
-        {"dap__list": '"""See :class:`ares.dap.version_list.Version`."""\nVersions = 1'},
+        {"dap__version_list": '"""See :class:`ares.dap.version_list.Version`."""\nVersions = 1'},
         "there is no :class:`ares.dap.version_list.Version`",
     ),
     (

@@ -7,14 +7,14 @@ import subprocess
 import pytest
 
 from experiments.rounds import round_faults
-from experiments.rounds.layout import PATTERNS, TestbedHost, placed
+from experiments.rounds.layout import PATTERNS, RoundHost, placed
 from experiments.rounds.playbook_runs import RoundFailed
 from experiments.rounds.round_faults import RoundFaults
 from experiments.rounds.round_testbeds import not_itself
 from experiments.rounds.scenario import Fault, Parameters, ScenarioRound
 
 HOSTS = {
-    name: TestbedHost(name, (group,), {"ares_address": name})
+    name: RoundHost(name, (group,), {"ares_address": name})
     for group in ("servers", "writers", "readers")
     for name in (f"{group}0", f"{group}1")
 }

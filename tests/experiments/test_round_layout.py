@@ -8,7 +8,7 @@ from ares.model.errors import BadInput
 from experiments.rounds.engine import playbooks_of, why_not
 from experiments.rounds.layout import (
     DISK,
-    TestbedHost,
+    RoundHost,
     check_private,
     command,
     inventory_of,
@@ -28,7 +28,7 @@ NAMES = {
     "recons": ("cu",),
 }
 HOSTS = {
-    name: TestbedHost(
+    name: RoundHost(
         name,
         (group,),
         {
@@ -68,11 +68,11 @@ def test_clients_are_where_the_servers_are():
 
 
 def test_a_store_without_a_password_does_not_listen_in_public():
-    public = [TestbedHost("p", ("servers",), {"ares_address": "8.8.8.8"})]
+    public = [RoundHost("p", ("servers",), {"ares_address": "8.8.8.8"})]
     check_private("ARES_EC", public)
     check_private(
         "REDIS",
-        [*HOSTS.values(), TestbedHost("named", ("servers",), {"ares_address": "name.example"})],
+        [*HOSTS.values(), RoundHost("named", ("servers",), {"ares_address": "name.example"})],
     )
     with pytest.raises(BadInput, match=r"8\.8\.8\.8 of p is public"):
         check_private("REDIS", public)

@@ -12,7 +12,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.results.summary import SUMMARY_COLUMNS
 from experiments.__main__ import main
-from experiments.logs import log_plan
+from experiments.logs import log_load_plan
 from experiments.rounds.scenario import ROUND_PROTOCOLS, SCALES, Parameters, scenarios
 from experiments.sites import fog_plan
 from experiments.sites.store_table import SITE_STORES
@@ -87,7 +87,7 @@ def test_a_claim_names_what_there_is(claim):
         test, _, name = claim.shown_by.partition("::")
         assert not test or f"def {name}(" in (ROOT / test).read_text()
         return
-    others = {log_plan.LOG_STUDY: log_plan.LOG_PROTOCOLS, fog_plan.FOG_STUDY: SITE_STORES}
+    others = {log_load_plan.LOG_STUDY: log_load_plan.LOG_PROTOCOLS, fog_plan.FOG_STUDY: SITE_STORES}
     protocols = (
         others[claim.scenario]
         if claim.scenario in others
@@ -105,10 +105,14 @@ def test_a_claim_names_what_there_is(claim):
         *claim.each,
         *(name for pair in claim.each_pair for name in pair),
     }
-    assert algorithms <= set(protocols) <= {*ROUND_PROTOCOLS, *log_plan.LOG_PROTOCOLS, *SITE_STORES}
+    assert (
+        algorithms
+        <= set(protocols)
+        <= {*ROUND_PROTOCOLS, *log_load_plan.LOG_PROTOCOLS, *SITE_STORES}
+    )
     known = {
         *Parameters.__struct_fields__,
-        *log_plan.LogRun("CR").parameters(),
+        *log_load_plan.LogLoadRun("CR").parameters(),
         *(name for each in fog_plan.tests() for name in each),
         "algorithm",
         "op",
@@ -168,11 +172,11 @@ def rows_of(scale):
                     each.iteration,
                     each.name,
                 )
-    for each in log_plan.runs(scale):
+    for each in log_load_plan.runs(scale):
         for op, window in itertools.product(("read", "write", "all"), each.windows):
             told = each.parameters() | {"clients": window, "mode": "closed"}
             yield FigureRow(
-                log_plan.LOG_STUDY,
+                log_load_plan.LOG_STUDY,
                 each.protocol,
                 op,
                 told,

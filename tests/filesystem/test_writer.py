@@ -19,7 +19,7 @@ from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEA
 from ares.fragment.shared_memory import WINDOW_MAX
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 
-from ..inproc.cluster import InprocCluster
+from ..inproc.inproc_cluster import InprocCluster
 
 SIZES = Sizes(256, 1024, 4096)
 

@@ -10,7 +10,7 @@ from ares.fragment.read import fm_read_range
 from ares.model.errors import FileChanged
 
 from .contents import contents
-from .memory_world import World, noise
+from .memory_world import BlockWorld, noise
 
 
 def ranged(client, state, start, stop):
@@ -24,7 +24,7 @@ def ranged(client, state, start, stop):
     st.lists(st.tuples(st.integers(0, 13_000), st.integers(0, 13_000)), max_size=5),
 )
 def test_ranges_are_slices(data, atomic, ranges):
-    world = World(ticks_max=1)
+    world = BlockWorld(ticks_max=1)
     client = world.client()
     state = client.make(data, atomic=atomic)
     for start, stop in [*ranges, (0, len(data)), (len(data), len(data) + 5), (0, 0)]:
@@ -33,7 +33,7 @@ def test_ranges_are_slices(data, atomic, ranges):
 
 @pytest.mark.parametrize("atomic", [False, True])
 def test_only_the_blocks_of_the_range_move(atomic):
-    world = World()
+    world = BlockWorld()
     client = world.client()
     state = client.make(noise(1, 50_000), atomic=atomic)
     before = world.moved_bytes
@@ -45,7 +45,7 @@ def test_a_changed_block_is_no_part_of_the_old_file():
     """The other blocks still are; an atomic file keeps all of its old blocks for a while."""
     data = noise(2, 5000)
     edited = data[:2500] + b"x" + data[2501:]
-    world = World()
+    world = BlockWorld()
     client = world.client()
     state = client.make(data)
     client.run(client.update(state, edited))
@@ -57,7 +57,7 @@ def test_a_changed_block_is_no_part_of_the_old_file():
         ranged(client, state, 2400, 2600)
     assert ranged(client, client.look(), 2400, 2600) == edited[2400:2600]
 
-    world = World()
+    world = BlockWorld()
     client = world.client()
     state = client.make(data, atomic=True)
     client.run(client.put(state, edited))
@@ -66,7 +66,7 @@ def test_a_changed_block_is_no_part_of_the_old_file():
 
 @pytest.mark.parametrize("atomic", [False, True])
 def test_a_range_of_a_deleted_file_is_refused(atomic):
-    world = World()
+    world = BlockWorld()
     client = world.client()
     state = client.make(noise(3, 3000), atomic=atomic)
     client.run(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
@@ -76,7 +76,7 @@ def test_a_range_of_a_deleted_file_is_refused(atomic):
 
 
 def test_an_atomic_file_whose_block_holds_something_else():
-    world = World()
+    world = BlockWorld()
     client = world.client()
     state = client.make(noise(4, 300), atomic=True)
     name = block_name(state.genesis.file, state.parts[0].id)

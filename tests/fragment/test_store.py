@@ -11,7 +11,7 @@ from ares.fragment.report import CHANGED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEA
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, FileChanged, ObjectNotFound, Unavailable
 
-from ..inproc.cluster import InprocCluster
+from ..inproc.inproc_cluster import InprocCluster
 from .memory_world import noise
 
 SIZES = Sizes(64, 256, 1024)

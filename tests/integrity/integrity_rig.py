@@ -14,7 +14,7 @@ from ares.store.journal.disk import Disk
 from ares.store.journal.format import BATCH_MAGIC, SEGMENT_MAGIC, decode_head, parse_frame, walk
 from ares.store.port import ExaminationResult
 
-from ..journal.serving import INITIAL, ME, PHOTOS, ClosingDisk, log_journal, put, state
+from ..journal.journal_node import INITIAL, ME, PHOTOS, ClosingDisk, log_journal, put, state
 
 BATCH_MAX = 4
 

@@ -24,8 +24,8 @@ from ares.model.tag import Tag
 from ares.model.units import KIB
 from tests.journal.memory_journal import Kept, MemoryJournal
 
-from ..journal.serving import INITIAL, NEXT, PHOTOS, put
-from ..journal.test_full_disk import SmallDisk
+from ..journal.journal_node import INITIAL, NEXT, PHOTOS, put
+from ..journal.test_journal_full_disk import SmallDisk
 from .integrity_rig import RiggedServer, RottenDisk, anatomy, flip
 
 OLD, NEW = put("a", 1, b"old" * 4 * KIB), put("a", 2, b"new" * 4 * KIB)

@@ -17,7 +17,7 @@ from ares.model.messages import Element, PutData, WriteConfig
 from ares.model.tag import Tag
 from ares.registers.repair import STRIPES_AT_ONCE, rebuild_element
 
-from ..protocol.world import World, servers
+from ..protocol.protocol_world import ProtocolWorld, servers
 
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 2).at(DEFAULT_DOMAIN, 0)
 ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
@@ -34,7 +34,7 @@ def elements(configuration, tag, value):
     ]
 
 
-class RebuildingCluster(World):
+class RebuildingCluster(ProtocolWorld):
     """A world in which every server has every version, except for given gaps."""
 
     def __init__(self, configuration, values, lacking=()):

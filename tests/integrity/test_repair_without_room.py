@@ -14,8 +14,8 @@ from ares.model.units import KIB
 from ares.server import scrub as scrubbing
 from ares.server.scrub import Scrubber, ScrubPlan
 
-from ..journal.serving import PHOTOS, put
-from ..journal.test_full_disk import SmallDisk
+from ..journal.journal_node import PHOTOS, put
+from ..journal.test_journal_full_disk import SmallDisk
 from .integrity_rig import RiggedServer, anatomy, flip
 
 

@@ -19,15 +19,15 @@ from ares.server import scrub as scrubbing
 from ares.server.scrub import _Ended, _Pace
 from tests.inproc.network import InprocConnections
 
-from .cluster import WAIT_S_MAX, Cluster
-from .rig import Headless, anatomy, flip
+from .integrity_cluster import WAIT_S_MAX, IntegrityCluster
+from .integrity_rig import Headless, anatomy, flip
 
 SIZES = [0, 10, 5 * KIB, 30 * KIB, 90 * KIB]
 
 
 @pytest.fixture(params=["abd", "ec"])
 async def cluster(request, tmp_path):
-    cluster = Cluster(tmp_path, request.param)
+    cluster = IntegrityCluster(tmp_path, request.param)
     await cluster.start()
     yield cluster
     await cluster.close()
@@ -260,7 +260,7 @@ async def test_it_begins_by_itself_when_it_is_time(tmp_path, monkeypatch):
     """
     monkeypatch.setattr(scrubbing, "SCRUB_LOOK_S", 0.01)
     monkeypatch.setattr(scrubbing, "FIRST_AFTER_S", 0.0)
-    cluster, begun_s = Cluster(tmp_path, "abd", every_s=3600.0), time.time()
+    cluster, begun_s = IntegrityCluster(tmp_path, "abd", every_s=3600.0), time.time()
 
     def noted_s(server):
         noted = tmp_path / f"{server}.scrubbed"

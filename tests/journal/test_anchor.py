@@ -15,9 +15,9 @@ from ares.store.journal.disk import DISK_BLOCK_BYTES, Disk
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import NOTE_PREFIX, Anchor, AnchorRecord, Owner, anchor_of
 
-from .model_disk import crash
-from .serving import OWNER, AtOnce, Node, log_journal, put
-from .test_full_disk import SmallDisk
+from .journal_node import OWNER, AtOnce, Node, log_journal, put
+from .recorded_disk import crash
+from .test_journal_full_disk import SmallDisk
 from .test_torn import Story, check
 
 

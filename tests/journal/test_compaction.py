@@ -14,7 +14,7 @@ from ares.store.journal.disk import Disk
 from ares.store.journal.segments import NEW_SEGMENT_SUFFIX
 from ares.store.port import Use
 
-from .serving import INITIAL, NEXT, PHOTOS, Node, log_journal, plain, put, state
+from .journal_node import INITIAL, NEXT, PHOTOS, Node, log_journal, plain, put, state
 
 
 @pytest.mark.parametrize(

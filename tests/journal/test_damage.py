@@ -23,7 +23,7 @@ from ares.store.journal.format import (
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
 
-from .serving import INITIAL, OWNER, AtOnce, Node, log_journal, put
+from .journal_node import INITIAL, OWNER, AtOnce, Node, log_journal, put
 
 
 @pytest.fixture

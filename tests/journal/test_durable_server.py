@@ -37,8 +37,8 @@ from ares.store.journal.segments import Owner
 from ares.store.journal.writer import WriterThread
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
-from .serving import INITIAL, NEXT, PHOTOS, AtOnce, Node, log_journal, put
-from .test_full_disk import FailingDisk, SmallDisk
+from .journal_node import INITIAL, NEXT, PHOTOS, AtOnce, Node, log_journal, put
+from .test_journal_full_disk import FailingDisk, SmallDisk
 
 PATIENCE_S = 60.0
 

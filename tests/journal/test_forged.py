@@ -25,7 +25,7 @@ from ares.store.journal.format import (
     kept_of_torn,
 )
 
-from .serving import INITIAL, put
+from .journal_node import INITIAL, put
 
 SALT, FIRST = 0x1234, 5
 

@@ -25,7 +25,7 @@ from ares.store.journal.format import (
     walk,
 )
 
-from .serving import INITIAL, PHOTOS, put
+from .journal_node import INITIAL, PHOTOS, put
 
 SALT = 0x1234
 ROOM = bytes(8 * KIB)

@@ -27,7 +27,7 @@ from ares.store.journal.writer import (
     WriterThread,
 )
 
-from .serving import AtOnce, ClosingDisk, Node, log_journal, put
+from .journal_node import AtOnce, ClosingDisk, Node, log_journal, put
 
 QUICK, SLOW = 0.0003, 2 * JOBS_REMEMBERED * QUICK_S
 

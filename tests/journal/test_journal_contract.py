@@ -7,8 +7,8 @@ from ares.model.units import KIB
 from ares.replica.facts import ConfigurationRecord, TagsTrimmed, fact_bytes_max
 from ares.store.port import Use
 
+from .journal_node import INITIAL, PHOTOS, Node, log_journal, plain, put, requests, state
 from .memory_journal import Kept, MemoryJournal
-from .serving import INITIAL, PHOTOS, Node, log_journal, plain, put, requests, state
 
 
 @pytest.fixture(params=["log", "memory"])

@@ -20,7 +20,7 @@ from ares.store.journal.disk import Disk
 from ares.store.journal.segments import Segment
 from ares.store.port import Use
 
-from .serving import INITIAL, NEXT, PHOTOS, Node, log_journal, plain, put, state
+from .journal_node import INITIAL, NEXT, PHOTOS, Node, log_journal, plain, put, state
 
 
 class SmallDisk(Disk):

@@ -9,7 +9,7 @@ import itertools
 from ares.model.units import KIB
 from ares.server.storage_server import ServerParts, StorageServer
 
-from .serving import AtOnce, Node, log_journal, put
+from .journal_node import AtOnce, Node, log_journal, put
 
 
 class Tap:

@@ -16,8 +16,8 @@ from ares.model.tag import Tag
 from ares.model.units import MIB
 from ares.security.keys import SecretKey
 
-from .cluster import within
-from .test_gate import S0, Server, client_of
+from .secure_cluster import within
+from .test_gate import S0, GuardedServer, client_of
 
 STRANGERS = 2
 EACH_BYTES = 100 * MIB
@@ -31,8 +31,10 @@ def known() -> SecretKey:
 
 
 @contextlib.asynccontextmanager
-async def serving(known: SecretKey, transport: TransportName = "native") -> AsyncIterator[Server]:
-    made = Server(known, transport)
+async def serving(
+    known: SecretKey, transport: TransportName = "native"
+) -> AsyncIterator[GuardedServer]:
+    made = GuardedServer(known, transport)
     made.address = await made.listener.serve(made.handle)
     yield made
     await made.listener.close()
@@ -54,7 +56,7 @@ def push(address: str) -> int:
     return sent
 
 
-async def pushed(server: Server) -> list[int]:
+async def pushed(server: GuardedServer) -> list[int]:
     """Return the number of accepted bytes for each of several strangers."""
     return list(
         await asyncio.gather(*(asyncio.to_thread(push, server.address) for _ in range(STRANGERS)))

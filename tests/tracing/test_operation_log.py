@@ -25,7 +25,7 @@ from ares.tracing.export import tracer_of
 from ares.tracing.operation_log import OperationLog
 from ares.tracing.outcomes import attributes_of, covered_s, line_of, quorum_number
 
-from ..unit.rig import once
+from ..unit.session_rig import once
 from .test_recording import EC, Traced
 
 PUBLISHED = [

@@ -47,7 +47,7 @@ from ares.registers.operations import propagate, query, read, write, write_above
 from ares.registers.survey import describe_servers
 from ares.replica.replica import Replica
 
-from ..unit.rig import Rig, once
+from ..unit.session_rig import Rig, once
 
 EC = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at(DEFAULT_DOMAIN, 0)
 
