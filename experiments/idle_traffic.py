@@ -24,7 +24,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import permutations
 from pathlib import Path
 
-from ares.cluster.settings import Settings, split_address
+from ares.cluster.addresses import split_address
+from ares.cluster.settings import Settings
 from ares.platform.interpreter import python
 from ares.testing import namespaces
 from experiments import ENVIRONMENT

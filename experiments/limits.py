@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.client.manager import Manager
+from ares.cluster.addresses import split_address
 from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.codec import encode
@@ -54,8 +55,7 @@ class ServerProbe:
 
     def __init__(self, settings: Settings, pid: int) -> None:
         self.settings = settings
-        self.host, _, port = next(iter(settings.servers.values())).address.rpartition(":")
-        self.port = int(port)
+        self.host, self.port = split_address(next(iter(settings.servers.values())).address)
         self._pid = pid
 
     def memory_mib(self) -> float:

@@ -22,7 +22,8 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from ares.cluster.settings import Settings, is_loopback, split_address
+from ares.cluster.addresses import is_loopback, split_address
+from ares.cluster.settings import Settings
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 

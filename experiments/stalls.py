@@ -33,6 +33,7 @@ from pathlib import Path
 
 import msgspec
 
+from ares.cluster.addresses import split_address
 from ares.cluster.new_cluster import InitPlan, create
 from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
@@ -268,8 +269,7 @@ class RawSocket:
     """A plain socket on which ZMTP is spoken."""
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=60)
+        self.socket = socket.create_connection(split_address(address), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(greeting() + FUZZ_READY)
         self._got = bytearray()
@@ -317,11 +317,10 @@ def attack(target: Target) -> None:
 
 def _hold_open(address: str) -> None:
     """Hold connections with half a request, and open new ones when the server closes some."""
-    host, _, port = address.rpartition(":")
     held: deque[socket.socket] = deque()
     while True:
         with contextlib.suppress(OSError):
-            held.append(socket.create_connection((host, int(port)), timeout=60))
+            held.append(socket.create_connection(split_address(address), timeout=60))
             held[-1].sendall(PROBE[:-2])
         if len(held) == SLOW_CONNECTIONS:
             print("attacking", flush=True)
@@ -332,8 +331,7 @@ def _hold_open(address: str) -> None:
 
 def probe(address: str) -> None:
     """Ask for /health. Raises OSError when the connection is refused or reset."""
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection(split_address(address), timeout=60) as connection:
         connection.sendall(PROBE)
         answer = b"".join(iter(lambda: connection.recv(MIB), b""))
     if not answer.startswith(b"HTTP/1.1 200"):

@@ -2,12 +2,11 @@
 
 import errno
 import os
-import secrets
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from ares.client.local_copy import COPY_BYTES
 from ares.model.errors import AresError, BadInput
+from ares.platform.replacement import replace_file
 
 STANDARD_STREAM = Path("-")
 
@@ -130,20 +130,7 @@ def write_output(output: Path, value: bytes) -> None:
     if output.exists() and not output.is_file():
         output.write_bytes(value)
         return
-    target = resolved(output)
-    temporary = target.with_name(f".ares-{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as stream:
-            if target.exists():
-                os.fchmod(stream.fileno(), target.stat().st_mode & 0o777)
-            stream.write(value)
-        os.replace(temporary, target)
-    except BaseException as error:
-        if isinstance(error, OSError) and error.filename == os.fspath(temporary):
-            error.filename = str(output)  # the temporary name does not concern the user
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    replace_file(resolved(output), value)
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ares.client.local_copy import cache_directory, replace_file
+from ares.client.local_copy import cache_directory
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DOMAIN_BYTES_MAX, DomainName, ServerId
 from ares.platform.named_files import read_named
+from ares.platform.replacement import replace_file
 
 DOMAINS_MAX = 1000
 """Domains kept in the memory: the domains used last."""
@@ -85,7 +86,7 @@ class KnownDomains:
         """Write the file, wholly or not at all. Of concurrent writes the last write stays."""
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(path, content)
+            replace_file(path, content, 0o600)
         except OSError as error:
             log.debug("domains are not remembered: %s", error)
 

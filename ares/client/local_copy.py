@@ -5,9 +5,7 @@ A base is the state of a file from which a local copy was made, kept from one ru
 
 import logging
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
@@ -23,6 +21,7 @@ from ares.fragment.divide import Chunk, Content, Sizes, digest, divide
 from ares.fragment.read import FileState, Sink
 from ares.model.errors import BadInput
 from ares.platform.environment import CACHE_VARIABLE
+from ares.platform.replacement import Replacement, replace_file
 
 log = logging.getLogger(__name__)
 
@@ -157,8 +156,7 @@ class LocalCopy(Sink):
         self._found: os.stat_result | None = None
         self._chunks: list[Chunk] = []
         self._places: dict[bytes, Chunk] = {}
-        self._new: int | None = None
-        self._temporary = ""
+        self._new: Replacement | None = None
         self._same = self._offset = 0
 
     def open(self) -> None:
@@ -200,8 +198,8 @@ class LocalCopy(Sink):
             assert self._new is not None
             if data is None:
                 self._copy(self._new, self._places[part.digest].offset, part.length)
-            while data:
-                data = data[os.write(self._new, data) :]
+            else:
+                self._new.write(data)
 
     def finish(self) -> bool:
         """Put the new file in place; return whether the file changed."""
@@ -219,10 +217,7 @@ class LocalCopy(Sink):
                 self._start()
             if self._new is None:
                 return False
-            if self._old is not None:
-                shutil.copymode(self._path, self._temporary)
-            os.replace(self._temporary, self._path)
-            self._temporary = ""
+            self._new.finish()
         return True
 
     @contextmanager
@@ -245,18 +240,13 @@ class LocalCopy(Sink):
         """Begin the new file, at the first difference, with the common beginning of both files."""
         if self._old is not None and self._replacing is not None:
             self._replacing(self._old)
-        self._new, self._temporary = tempfile.mkstemp(
-            prefix=f".{self._path.name[:100]}.", dir=self._path.parent
-        )
-        umask = os.umask(0o077)
-        os.umask(umask)
-        os.fchmod(self._new, 0o666 & ~umask)
+        self._new = Replacement(self._path)
         self._copy(self._new, 0, self._offset)
 
-    def _copy(self, new: int, offset: int, count: int) -> None:
+    def _copy(self, new: Replacement, offset: int, count: int) -> None:
         while count:
             assert self._old is not None, "the unwanted part is there"
-            copied = os.sendfile(new, self._old, offset, min(count, COPY_BYTES))
+            copied = os.sendfile(new.descriptor, self._old, offset, min(count, COPY_BYTES))
             if not copied:
                 raise BadInput(
                     f"{self._path} became shorter while it was being brought up to date; try "
@@ -266,11 +256,8 @@ class LocalCopy(Sink):
 
     def _discard(self) -> None:
         if self._new is not None:
-            os.close(self._new)
+            self._new.discard()
             self._new = None
-        if self._temporary:
-            os.unlink(self._temporary)
-            self._temporary = ""
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -419,6 +406,7 @@ class RememberedBases:
             replace_file(
                 _entry_path(self._directory, copy),
                 bytes([REMEMBERED_FORMAT]) + msgspec.msgpack.encode(entry),
+                0o600,
             )
             paths = list(self._directory.glob(f"*{REMEMBERED_SUFFIX}"))
             if len(paths) > REMEMBERED_COPIES_MAX:
@@ -454,18 +442,3 @@ def _changed_ns(path: Path) -> int:
     """Return the time of the last change in nanoseconds, or 0 for an absent file."""
     found = _status(path)
     return found.st_mtime_ns if found is not None else 0
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Replace a file, wholly or not at all, through a temporary file of the same directory.
-
-    Only the owner can read the file.
-    """
-    file, temporary = tempfile.mkstemp(prefix=".ares-", dir=path.parent)
-    try:
-        with os.fdopen(file, "wb") as stream:
-            stream.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

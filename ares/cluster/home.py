@@ -24,7 +24,6 @@ it may forget.
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import secrets
@@ -34,8 +33,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
+from ares.platform.file_lock import take_lock
 from ares.platform.named_files import read_named
-from ares.platform.trusted_files import make_directory, replace_durably, require_unshared, sync
+from ares.platform.replacement import replace_durably
+from ares.platform.trusted_files import make_directory, require_unshared, sync
 
 CLAIM_NAME = "identity"
 STORE_NAME = "journal"
@@ -255,16 +256,14 @@ def held(directory: Path) -> Iterator[None]:
     with _refusing_unusable(directory):
         make_directory(directory)
         require_unshared(directory)
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = take_lock(directory / LOCK_NAME, make=True)
+    if descriptor is None:
+        holder = (_content(directory / LOCK_NAME, _CLAIM_BYTES_MAX) or "").strip() or "unknown"
+        raise BadInput(
+            f"{directory} is in use by the process with pid {holder}: stop that process "
+            "first, or give this process another directory"
+        )
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            raise BadInput(
-                f"{directory} is in use by the process with pid {holder}: stop that process "
-                "first, or give this process another directory"
-            ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from ares.cluster.addresses import is_loopback
 from ares.cluster.cluster_keys import DECISIONS_ID, FIRST_CLIENT, KEYS_NAME, new_keys, write_keys
 from ares.cluster.home import kept_in, new_identity, prepare, record_of
-from ares.cluster.settings import FILE_NAME, Settings, is_loopback
+from ares.cluster.settings import FILE_NAME, Settings
 from ares.cluster.tables import (
     CLUSTER_FORMAT,
     AutopilotSettings,
@@ -39,11 +40,11 @@ from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import ServerId
 from ares.model.numbers import PORT_MAX
 from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named
+from ares.platform.replacement import replace_durably
 from ares.platform.trusted_files import (
     DIRECTORY_MADE_FOR_ALL,
     MADE_FOR_ALL,
     make_directory,
-    replace_durably,
     write_new,
 )
 from ares.security.keys import write_secret

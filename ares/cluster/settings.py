@@ -5,8 +5,6 @@ hence no part of the file is guessed. Every error is :class:`BadInput` and names
 and the expected value; at that time no process was started and no message sent.
 """
 
-import ipaddress
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +12,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from ares.cluster.addresses import is_loopback, split_address
 from ares.cluster.cluster_keys import SecuritySettings, security_settings
 from ares.cluster.tables import (
     BEAT_S_DEFAULT,
@@ -42,7 +41,6 @@ from ares.model.configuration import (
 )
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
-from ares.model.numbers import PORT_MAX
 from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named, refuse
 from ares.security.keys import keyed, read_secret
 
@@ -149,16 +147,6 @@ class Settings(Struct, frozen=True):
         )
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; a ValueError says which part is wrong."""
-    host, _, port = address.rpartition(":")
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+", host) or not re.fullmatch(r"[0-9]{1,9}", port):
-        raise ValueError(f"expected host:port, found {address!r}")
-    if not 1 <= int(port) <= PORT_MAX:
-        raise ValueError(f"expected a port from 1 to {PORT_MAX}, found {address!r}")
-    return host, int(port)
-
-
 def _place(address: str, host: str | None) -> str:
     """Return a name of the address that is unique among all hosts.
 
@@ -170,17 +158,6 @@ def _place(address: str, host: str | None) -> str:
         if host and not is_loopback(host) and is_loopback(split_address(address)[0])
         else address
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach ``host``.
-
-    Of a name other than localhost the answer is unknown, and False.
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class _Checks:
@@ -286,7 +263,7 @@ class _Checks:
         for key, address, needed in places:
             try:
                 host, _ = split_address(address)
-            except ValueError as error:
+            except BadInput as error:
                 refuse(self._path, key, str(error))
             if needed and file.security is None and not is_loopback(host):
                 why = (

@@ -5,8 +5,9 @@ from itertools import zip_longest
 from typing import NamedTuple
 from zlib import crc32
 
+from ares.cluster.addresses import split_address
 from ares.cluster.new_cluster import largest_k
-from ares.cluster.settings import Settings, split_address
+from ares.cluster.settings import Settings
 from ares.model.configuration import (
     BACKEND_DEFAULT,
     DELTA_DEFAULT,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 from ares.dap.primitives import DataResult
+from ares.engine.adaptive_window import AdaptiveWindow
 from ares.engine.effects import Now, Operation, Together
 from ares.fragment.block import (
     GENESIS_NAMES,
@@ -222,13 +223,13 @@ class Pace:
             max(WINDOW_MIN, SURGE_BYTES_MAX // largest_bytes) if largest_bytes else WINDOW_MAX
         )
         self._size = float(expected_bytes)
-        self._window = float(WINDOW_FIRST if expected_bytes else WINDOW_MAX)
+        first = WINDOW_FIRST if expected_bytes else WINDOW_MAX
+        self._window = AdaptiveWindow(first, WINDOW_MIN, WINDOW_MAX)
         self._quickest_s = float("inf")
-        self._since_shrunk = 0
 
     def window(self) -> int:
         fits = WINDOW_BYTES_MAX / self._size if self._size else WINDOW_MAX
-        return int(max(WINDOW_MIN, min(self._window, fits, self._most)))
+        return int(max(WINDOW_MIN, min(self._window.size, fits, self._most)))
 
     def timed(self, operation: Operation[Result], moved_bytes: int) -> Operation[Result]:
         """Run an operation that moves a block of so many bytes, and return its result."""
@@ -245,12 +246,8 @@ class Pace:
             if moved_bytes < self._size
             else moved_bytes - self._size
         )
-        self._since_shrunk += 1
         if moved_bytes:
             self._quickest_s = min(self._quickest_s, seconds)
-        if seconds > SLOW_BLOCK_S and seconds > SLOW_BLOCK_FACTOR * self._quickest_s:
-            if self._since_shrunk >= self._window:
-                self._window = max(WINDOW_MIN, self._window * 0.75)
-                self._since_shrunk = 0
-        else:
-            self._window = min(WINDOW_MAX, self._window + 1 / self._window)
+        self._window.count_end(
+            seconds > SLOW_BLOCK_S and seconds > SLOW_BLOCK_FACTOR * self._quickest_s
+        )

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
 from ares.model.codec import FRAME_BYTES_MAX, Outgoing
 from ares.model.errors import BadInput
@@ -292,7 +293,7 @@ class ZmqListener(BatchListener):
         self._coming: list[zmq.Frame] = []
 
     async def serve(self, handle: Handle) -> str:
-        host, port = links.divided_address(self._wanted)
+        host, port = split_address(self._wanted, 0)
         loop = asyncio.get_running_loop()
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = socket = create_socket(self._context, zmq.ROUTER)

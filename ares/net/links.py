@@ -22,11 +22,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 
+from ares.cluster.addresses import split_address
 from ares.model.codec import Frame
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Reason, Refused
-from ares.model.numbers import PORT_MAX
 from ares.net.batching import BatchConnections, Deliver, PeerQueue
 from ares.security.keys import SecretKey, is_key, without_key
 
@@ -78,19 +78,6 @@ _ABOUT_THE_CLIENT = (UNKNOWN_KEY, NEEDS_KEYS)
 """Reasons why the peer refuses this client; all other reasons concern the peer."""
 
 _log = logging.getLogger(__name__)
-
-
-def divided_address(address: str) -> tuple[str, int]:
-    """Return the host and port of ``host:port``.
-
-    Raises :class:`BadInput`; libzmq itself would take port 99999 for 34463.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
-        raise BadInput(
-            f"{address!r} is no address: expected an IPv4 host:port, such as 127.0.0.1:7000"
-        )
-    return host, int(port)
 
 
 def cannot_listen(address: str, why: str | None) -> BadInput:
@@ -169,7 +156,7 @@ class LinkedConnections(BatchConnections):
     def _link(self, server: ServerId) -> Link | None:
         place, key = without_key(self._addresses[server])
         try:
-            host, port = divided_address(place)
+            host, port = split_address(place)
             if key and self._secret is None:
                 raise BadInput("it wants to know clients by their keys, and none was given")
             if self._secret is not None and not is_key(key):

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
 from ares.model.codec import Frame, Outgoing
 from ares.model.identity import CallId, ServerId
@@ -371,7 +372,7 @@ class ZmtpListener(BatchListener):
         self._strange = 0
 
     async def serve(self, handle: Handle) -> str:
-        host, port = links.divided_address(self._wanted)
+        host, port = split_address(self._wanted, 0)
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 self._accept, host, port, family=socket.AF_INET, backlog=links.LISTEN_BACKLOG

@@ -109,19 +109,6 @@ def write_new(path: Path, text: str, mode: int, exact: bool = False) -> None:
         os.fsync(descriptor)
 
 
-def replace_durably(path: Path, text: str, mode: int = MADE_FOR_ALL, exact: bool = False) -> None:
-    """Replace the file: after any failure the file holds the old content or ``text``, never a part.
-
-    ``exact``: the file has this mode under any umask.
-    """
-    new = path.with_name(f"{path.name}.new")
-    if os.path.lexists(new):  # left by a crash
-        new.unlink()
-    write_new(new, text, mode, exact)
-    os.replace(new, path)
-    sync(path.parent)
-
-
 def sync(path: Path) -> None:
     """Run fsync on a directory or file.
 

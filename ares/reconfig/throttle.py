@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from ares.engine.adaptive_window import AdaptiveWindow
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.model.numbers import is_number, shown_number
@@ -47,7 +48,6 @@ QUEUE_LOOK_S = 0.1
 """Seconds between two small rounds that tell how long the queue is."""
 
 GROWTH_FIRST = 0.25
-SHRINK = 0.75
 MEMORY_ROUNDS = 64
 
 
@@ -74,7 +74,9 @@ class Window:
     def __init__(self, batch: bool) -> None:
         self._batch = batch
         self._group = GROUP_OBJECTS if batch else 1
-        self._groups = 1.0
+        self._groups = AdaptiveWindow(
+            1.0, 1.0, GROUPS_MAX, group=self._group, growth_first=GROWTH_FIRST
+        )
         self._under_way = 0
         self._begun = 0
         self._begin_at = 0.0
@@ -83,15 +85,14 @@ class Window:
         self._asked: dict[ServerId, tuple[int, float]] = {}
         self._quickest_s = float("inf")
         self._queued_s = 0.0
-        self._has_shrunk = False
-        self._since_shrunk = 0
 
     @property
     def groups(self) -> int:
         """Return the number of groups that may be under way."""
         if not self._batch:
             return 1
-        return max(int(self._groups), GROUPS_ALONE) if self.alone else int(self._groups)
+        groups = int(self._groups.size)
+        return max(groups, GROUPS_ALONE) if self.alone else groups
 
     def hears(self, asked: Mapping[ServerId, int], now: float) -> None:
         """Take note of the requests of users which these servers have had.
@@ -132,13 +133,7 @@ class Window:
         """
         self._quickest_s = min(self._quickest_s, seconds)
         self._queued_s += (seconds - self._quickest_s - self._queued_s) / MEMORY_ROUNDS
-        self._since_shrunk += 1
-        if self._queued_s <= max(QUEUE_S, self._quickest_s / 4):
-            growth = 1 / self._groups if self._has_shrunk else GROWTH_FIRST
-            self._groups = min(GROUPS_MAX, self._groups + growth / self._group)
-        elif self._since_shrunk >= self._groups * self._group:
-            self._groups = max(1.0, self._groups * SHRINK)
-            self._since_shrunk, self._has_shrunk = 0, True
+        self._groups.count_end(self._queued_s > max(QUEUE_S, self._quickest_s / 4))
 
     def rests_after(self, seconds: float) -> None:
         """Take note of an object's seconds as the rest before the next group."""

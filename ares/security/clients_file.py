@@ -6,7 +6,6 @@ typing error must not shut all clients out.
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -22,9 +21,11 @@ from msgspec.structs import replace
 
 from ares.model.errors import BadInput
 from ares.model.messages import Role
+from ares.platform.file_lock import take_lock
 from ares.platform.json_logs import is_worth_a_line
 from ares.platform.named_files import NotToml, parse_toml, read_named
-from ares.platform.trusted_files import replace_durably, require_own
+from ares.platform.replacement import replace_durably
+from ares.platform.trusted_files import require_own
 from ares.security.keys import SecretKey, is_key, shown
 
 ROLE_OF_NAME = {role.name.lower(): role for role in Role}
@@ -155,16 +156,16 @@ def alone(path: Path) -> Iterator[None]:
     Raises :class:`BadInput` if the file's directory is missing.
     """
     try:
-        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock = take_lock(path.parent, wait=True)
     except OSError as error:
         raise BadInput(
             f"{path.parent}: {error.strerror}: the keys are managed where the cluster was made"
         ) from error
+    assert lock is not None, "it waited"
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(descriptor)
+        os.close(lock)
 
 
 class KeyedSender:

@@ -18,7 +18,7 @@ from http import HTTPStatus
 
 from msgspec import Struct
 
-from ares.cluster.settings import split_address
+from ares.cluster.addresses import split_address
 from ares.model.errors import BadInput
 from ares.net.links import LISTEN_BACKLOG
 from ares.platform import tasks

@@ -26,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ares import compiled
+from ares.cluster.addresses import split_address
 from ares.cluster.home import (
     SCRUBBED_NAME,
     STORE_NAME,
@@ -35,7 +36,7 @@ from ares.cluster.home import (
     store_identity,
 )
 from ares.cluster.new_cluster import is_free
-from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
+from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
 from ares.consensus.port import Consensus, Notes

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from ares.platform.replacement import replace_file
 from ares.results.load_points import LOAD_FILE, LoadFile, LoadLatency, LoadPoint, Spread
 from experiments.bench.generator import BUCKETS_PER_E
 from experiments.bench.load import CURVE_S, MeasuredWorkload, within_s
@@ -112,9 +113,7 @@ def longest_pause_s(
 
 def write_load(directory: Path, file: LoadFile) -> None:
     """Write `load.json` in ``directory``, whole or not at all."""
-    part = directory / f"{LOAD_FILE}.part"
-    part.write_bytes(msgspec.json.encode(file) + b"\n")
-    part.rename(directory / LOAD_FILE)
+    replace_file(directory / LOAD_FILE, msgspec.json.encode(file) + b"\n")
 
 
 def read_load(path: Path) -> LoadFile:

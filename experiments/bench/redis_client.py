@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
+from ares.cluster.addresses import split_address
 from experiments.bench.closed_loop import ClientLoop
 from experiments.bench.store_clients import RedisStore
 
@@ -175,8 +176,8 @@ async def redis_clients(
     store: RedisStore, count: int, kind: type[RedisConnection] = RedisConnection
 ) -> RedisConnections:
     """Return ``count`` connections to the primary."""
-    host, port = store.address.split(":")
+    host, port = split_address(store.address)
     make = asyncio.get_running_loop().create_connection
     return RedisConnections(
-        [(await make(lambda: kind(store.wait), host, int(port)))[1] for _ in range(count)]
+        [(await make(lambda: kind(store.wait), host, port))[1] for _ in range(count)]
     )

@@ -8,6 +8,7 @@ import itertools
 import json
 from typing import Any, cast
 
+from ares.cluster.addresses import split_address
 from experiments.bench.redis_client import CRLF
 from experiments.bench.store_clients import Coroutines
 from experiments.bench.store_processes import ProgramNotStarted
@@ -93,9 +94,8 @@ async def nats_clients(address: str) -> Coroutines:
 
     Raises :class:`ProgramNotStarted`.
     """
-    host, port = address.split(":")
     _, connection = await asyncio.get_running_loop().create_connection(
-        NatsConnection, host, int(port)
+        NatsConnection, *split_address(address)
     )
     wished = {"name": STREAM, "subjects": [SUBJECT], "num_replicas": REPLICAS, "storage": "file"}
     try:

@@ -1,7 +1,6 @@
 """Testbeds of rounds: made on this machine, or machines named by an inventory."""
 
 import contextlib
-import fcntl
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 from msgspec import Struct, structs
 
 from ares.model.errors import BadInput
+from ares.platform.file_lock import take_lock
 from experiments import CHECKOUT
 from experiments.rounds.layout import RoundHost, wanted
 from experiments.rounds.playbook_runs import environment, listed, program
@@ -180,18 +180,15 @@ def _alone(inventory: Path) -> Iterator[None]:
     Two engines on the same hosts would end each other's rounds.
     """
     try:
-        descriptor = os.open(inventory, os.O_RDONLY | os.O_CLOEXEC)
+        lock = take_lock(inventory)
     except OSError as error:
         raise BadInput(f"{inventory} cannot be read: {error.strerror}. Nothing was begun") from None
+    if lock is None:
+        raise BadInput(f"another run works on the hosts of {inventory}; nothing was begun")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError:
-        raise BadInput(
-            f"another run works on the hosts of {inventory}; nothing was begun"
-        ) from None
     finally:
-        os.close(descriptor)
+        os.close(lock)
 
 
 class ReservedTestbed:

@@ -6,7 +6,6 @@ The maker holds a lock for as long as it lives: a locked testbed is left alone.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -21,6 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.errors import AresError, BadInput
+from ares.platform.file_lock import take_lock
+from ares.platform.replacement import replace_file
 from ares.testing import namespaces
 from ares.testing.namespaces import NamespaceFailed
 from ares.tracing.tree import printable
@@ -61,9 +62,8 @@ class Slot:
 
     def write(self, state: SlotState) -> None:
         """Write the record, before any part of the testbed is made."""
-        partial = self.place / "state.partial"
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2))
-        partial.rename(self.place / "state.json")
+        content = msgspec.json.format(msgspec.json.encode(state), indent=2)
+        replace_file(self.place / "state.json", content)
 
     def read(self) -> SlotState | None:
         """Read the record, if any. Raises Leftover if the record is unusable.
@@ -95,9 +95,9 @@ class Slot:
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """Lock PLACE. Make an absent directory, and remove an empty directory at the end."""
-    directory = os.open(PLACE.parent, os.O_RDONLY | os.O_CLOEXEC)
+    directory = take_lock(PLACE.parent, wait=True)
+    assert directory is not None, "it waited"
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
         PLACE.mkdir(mode=0o700, exist_ok=True)
         yield
         with contextlib.suppress(OSError):
@@ -145,15 +145,8 @@ def _overlapping(network: str) -> str:
 
 def _hold(number: int) -> Slot | None:
     """Lock a slot, or return `None` if another process holds the lock."""
-    lock = os.open(
-        PLACE / str(number) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-    )  # children do not inherit the lock: children may outlive the maker
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return Slot(number, lock)
+    lock = take_lock(PLACE / str(number) / "lock", make=True)
+    return None if lock is None else Slot(number, lock)
 
 
 def standing() -> Iterator[tuple[int, Slot | None]]:

@@ -1,7 +1,6 @@
 """The command `verdicts` of `python -m experiments`."""
 
 import argparse
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ares.model.errors import BadInput
+from ares.platform.replacement import replace_file
 from experiments.rounds.round_commands import RESULTS
 from experiments.rounds.scenario import SCALES, Parameters, scenarios
 from experiments.verdicts.claim import sources
@@ -122,10 +122,8 @@ def scale_of(runs: Sequence[dict[str, Any]]) -> str:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file whole. Raises :class:`BadInput` on failure, and leaves the old content."""
-    part = path.with_name(f"{path.name}.part")
     try:
-        part.write_bytes(content)
-        os.replace(part, path)
+        replace_file(path, content)
     except OSError as error:
         raise BadInput(
             f"{path} cannot be written: {error.strerror}; it is as it was. Name another file "

@@ -487,6 +487,54 @@ def unsupervised(tree: list[Module]) -> list[str]:
     return broken
 
 
+_REPLACED = re.compile(r"^os$|(^|[._])path$|\.with_(name|suffix)\(")
+
+ONE_HOME = {
+    "flock": {"ares.platform.file_lock": "the lock of a file"},
+    "lockf": {},
+    "replace": {
+        "ares.platform.replacement": "the replacement of a file",
+        "ares.consensus.raft.replicated": "a journal that a library wrote",
+    },
+    "rename": {
+        "ares.store.journal.": "the names of segments and anchors, through the port of a disk",
+        "ares.cluster.home": "a store moved aside",
+        "ares.consensus.raft.directory": "votes moved aside",
+        "experiments.rounds.engine": "directories of rounds moved aside",
+    },
+    "rpartition": {
+        "ares.cluster.addresses": "the parts of an address",
+        "ares.cli.local.cluster_commands": "a site with its number of servers",
+    },
+}
+"""Methods that do a thing which has one home: the permitted modules, by prefix, and the thing."""
+
+
+def done_twice(tree: list[Module]) -> list[str]:
+    """Find locks, replacements of files and divided addresses outside their homes."""
+    broken = []
+    for module in tree:
+        for node in ast.walk(module.tree):
+            name = node.func.attr if isinstance(node, ast.Call) and _is_method(node) else ""
+            homes = ONE_HOME.get(name)
+            if homes is not None and not module.name.startswith(tuple(homes)):
+                where = next(iter(homes), "no module")
+                broken.append(f"{module.name}:{node.lineno}: {name}: only {where} does that")
+    return broken
+
+
+def _is_method(call: ast.Call) -> bool:
+    """Return whether the call is of a method in ONE_HOME, and not of a namesake.
+
+    A namesake is `replace` of another thing than a path, and `rpartition` at another mark.
+    """
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr == "replace":
+        return _REPLACED.search(ast.unparse(call.func.value)) is not None
+    return call.func.attr != "rpartition" or ast.unparse(call.args[0]) == "':'"
+
+
 _CITED = re.compile(r"docs/([\w-]+\.md), (?=[A-Z])")
 _BREAKS = re.compile(r"\s*\n[ \t]*(?:# )?")
 
@@ -573,6 +621,7 @@ RULES = {
         asserted_input,
         starting_python,
         unsupervised,
+        done_twice,
         citations,
         references,
     )

@@ -64,6 +64,10 @@ def test_experiments_import_in_no_circle():
     assert RULES["cycles"](parsed(CHECKOUT / "experiments")) == []
 
 
+def test_experiments_do_nothing_twice():
+    assert RULES["done_twice"](parsed(CHECKOUT / "experiments")) == []
+
+
 @pytest.mark.parametrize("root", ["tests", "experiments"])
 def test_sections_that_are_cited_elsewhere_are_there(root):
     assert RULES["citations"](parsed(CHECKOUT / root)) == []
@@ -265,6 +269,19 @@ BREACHES = [
             ("call_at", "return loop.call_at"),
         ]
     ],
+    *[
+        (
+            "done_twice",
+            {"cluster__home": f"import fcntl, os\n{call}"},
+            f"ares.cluster.home:2: {name}: only {home} does that",
+        )
+        for name, call, home in [
+            ("flock", "fcntl.flock(1, fcntl.LOCK_EX)", "ares.platform.file_lock"),
+            ("replace", "os.replace('new', 'old')", "ares.platform.replacement"),
+            ("replace", "path.with_suffix('.new').replace(path)", "ares.platform.replacement"),
+            ("rpartition", "host, _, port = address.rpartition(':')", "ares.cluster.addresses"),
+        ]
+    ],
     (
         "citations",
         {"dap__version_list": "x = 1  # docs/nowhere\x2emd, Rules"},
@@ -314,6 +331,8 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
         net__libzmq="import zmq\nfrom . import port",
         net__port="import asyncio",
+        cluster__home="import os\nos.rename('a', 'b')\n'a-b'.rpartition('-')",
+        store__port="x = 'a'.replace('a', 'b')\ny = structs.replace(x, y=1)",
         platform__tasks="import asyncio\ndef f():\n    asyncio.create_task(g())",
         autopilot__pilot="import asyncio\n"
         "async def f():\n"

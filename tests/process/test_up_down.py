@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from ares.cli.local import supervisor
-from ares.cluster.settings import Settings, split_address
+from ares.cluster.addresses import split_address
+from ares.cluster.settings import Settings
 from ares.model.identity import ServerId
 from ares.platform.interpreter import python
 from tests.ports import free_addresses

@@ -282,7 +282,7 @@ async def test_a_careful_handshake_is_one(
 
 async def test_an_address_that_is_none_is_told() -> None:
     async with client_of("nowhere") as client:
-        assert "'nowhere' is no address" in await trouble_of(client)
+        assert "expected host:port, found 'nowhere'" in await trouble_of(client)
 
 
 async def test_over_libzmq_a_connection_that_is_refused_is_only_silent() -> None:

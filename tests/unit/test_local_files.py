@@ -139,7 +139,7 @@ def test_an_output_that_cannot_be_written_is_named_and_not_its_temporary_file(
     def read_only(path: Path, *_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
-    monkeypatch.setattr(Path, "open", read_only)
+    monkeypatch.setattr(os, "open", read_only)
     with pytest.raises(OSError, match="Read-only file system") as raised:
         write_output(tmp_path / "page.html", b"x")
     assert raised.value.filename == str(tmp_path / "page.html")

@@ -249,7 +249,7 @@ def extend(parameters: dict, path: Path, check_mode: bool) -> dict:
     from ares.cluster.cluster_keys import KEYS_NAME
     from ares.cluster.settings import Settings
     from ares.cluster.tables import decode
-    from ares.platform.trusted_files import replace_durably
+    from ares.platform.replacement import replace_durably
     from ares.security.keys import SecretKey, write_secret
 
     before = path.read_text(encoding="utf-8")

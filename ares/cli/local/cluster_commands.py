@@ -381,8 +381,8 @@ def up(
 
 def _other_ports(directory: Path, settings: "Settings") -> str:
     """Return the advice for a cluster that never ran and finds used ports."""
+    from ares.cluster.addresses import split_address
     from ares.cluster.new_cluster import InitPlan, is_free, other_ports
-    from ares.cluster.settings import split_address
 
     [first, *_] = settings.processes()
     host, _ = split_address(first.address)
@@ -712,7 +712,7 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
     A decision acknowledged by the member may be known to only a single other member, therefore the
     member must not help to decide without this other member.
     """
-    from ares.cluster.settings import split_address
+    from ares.cluster.addresses import split_address
     from ares.consensus.raft.directory import MemberDirectory
 
     others = [other for other in settings.members.values() if other.id != member.id]

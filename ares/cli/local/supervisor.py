@@ -24,9 +24,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.cli.local_files import resolved
+from ares.cluster.addresses import split_address
 from ares.cluster.home import CLAIM_NAME, forget_starts, held, is_bare, record_of, was_started
 from ares.cluster.new_cluster import obstacle
-from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
+from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 from ares.model.errors import AresError, BadInput, DirectoryLost
 from ares.platform.interpreter import python
 from ares.platform.named_files import read_named

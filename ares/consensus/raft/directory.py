@@ -6,7 +6,6 @@ vote is on disk: ares/consensus/raft/replicated.py calls the methods of :class:`
 first.
 """
 
-import fcntl
 import hashlib
 import os
 import secrets
@@ -19,13 +18,9 @@ from ares.cluster.home import end_newness, remember_start, require_first
 from ares.model.decision import DecisionTable
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
-from ares.platform.trusted_files import (
-    make_directory,
-    opener,
-    replace_durably,
-    require_unshared,
-    sync,
-)
+from ares.platform.file_lock import take_lock
+from ares.platform.replacement import replace_durably
+from ares.platform.trusted_files import make_directory, opener, require_unshared, sync
 
 Entry = tuple[bytes, int, int]
 """An entry of the Raft log: command, index, term."""
@@ -74,12 +69,17 @@ class MemberDirectory:
         try:
             make_directory(self.path)
             require_unshared(self.path)
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = take_lock(self.path / "lock", make=True)
         except OSError as error:
             raise BadInput(
                 f"consensus member {member} cannot use {self.path}: {error.strerror}; nothing "
                 "was started"
             ) from error
+        if lock is None:
+            raise BadInput(
+                f"{self.path} is in use by another process: consensus member {member} runs "
+                "already; nothing was started"
+            )
         try:
             self._claim(lock, member)
         except BaseException:
@@ -89,13 +89,6 @@ class MemberDirectory:
         self._lock = lock
 
     def _claim(self, lock: int, member: ServerId) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadInput(
-                f"{self.path} is in use by another process: consensus member {member} runs "
-                "already; nothing was started"
-            ) from error
         owner = os.pread(lock, 256, 0).decode(errors="replace")
         if owner not in ("", member):
             raise BadInput(

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from ares.cluster.settings import split_address
+from ares.cluster.addresses import split_address
 from ares.cluster.tables import BEAT_S_DEFAULT
 from ares.consensus.raft.directory import MemberDirectory
 from ares.consensus.raft.replicated import NOTE_BYTES_MAX, Outcome, ReplicatedTable, crossing
@@ -168,7 +168,7 @@ class RaftMember:
         for address, name in self._names.items():
             try:
                 split_address(address)
-            except ValueError as error:
+            except BadInput as error:
                 raise BadInput(
                     f"the address of consensus member {name}: {error}; nothing was started"
                 ) from error

@@ -39,6 +39,7 @@ from pysyncobj import (
 from pysyncobj.journal import FileJournal, MetaStorer
 from pysyncobj.monotonic import monotonic
 
+from ares.cluster.addresses import split_address
 from ares.cluster.tables import BEAT_S_DEFAULT
 from ares.consensus.raft.directory import Dump, Entry, MemberDirectory
 from ares.consensus.raft.transport import RaftTransport
@@ -165,7 +166,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         """
         _examine(directory)
         try:
-            socket.getaddrinfo(address.rpartition(":")[0], None, socket.AF_INET)
+            socket.getaddrinfo(split_address(address)[0], None, socket.AF_INET)
             machine = cls(address, others, directory, password, beat_s)
         except socket.gaierror as error:
             raise BadInput(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import DomainName
-from ares.platform.trusted_files import replace_durably
+from ares.platform.replacement import replace_durably
 from ares.store.journal.disk import Disk, UnlessFull
 from ares.store.journal.segment_journal import SegmentJournal, open_journal
 from ares.store.journal.segments import (

@@ -18,6 +18,7 @@ from typing import cast
 import msgspec
 from msgspec import inspect
 
+from ares.cluster.addresses import split_address
 from ares.model.codec import WIRE_PREFIX
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DomainName, ServerId
@@ -341,8 +342,7 @@ class Attacker:
     def __init__(
         self, address: str, chance: random.Random, mint: BatchMaker, secured: bool
     ) -> None:
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
+        self._host, self._port = split_address(address)
         self._chance = chance
         self._mint = mint
         self._mechanism = b"CURVE" if secured else b"NULL"

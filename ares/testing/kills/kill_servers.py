@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from ares.client.connect import connections_of, consensus_of, manager_of
 from ares.client.manager import Manager
-from ares.cluster.settings import Settings, split_address
+from ares.cluster.addresses import split_address
+from ares.cluster.settings import Settings
 from ares.model.errors import AresError, ConfigurationRefused
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Describe, Description, GetData
