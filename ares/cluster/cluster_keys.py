@@ -62,7 +62,11 @@ class SecuritySettings(Struct, frozen=True):
         believed.
         """
         require_own(
-            self.file, self.file.stat(), "cluster file", "say whose keys are believed", group=True
+            self.file,
+            self.file.stat(),
+            "cluster file",
+            "name the clients whose keys are accepted",
+            group=True,
         )
         key = SecretKey(read_key(self.file, f"the key of {id}", self.secret_path(id), id))
         if key.public != public_key:
@@ -175,7 +179,7 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
 
 def _found(value: str | None) -> str:
     """Describe a wrong value without repeating it: the value may be a secret key by mistake."""
-    return "but missing" if value is None else f"found something else, of {len(value)}"
+    return "but missing" if value is None else f"found another value, of {len(value)}"
 
 
 def new_keys(processes: Iterable[str], members: int) -> dict[str, SecretKey | SigningKey]:

@@ -372,12 +372,12 @@ class StoreDamaged(_Detailed):
     path: object
     why: str
     text = (
-        "the store {path} is damaged: {why}. The server was not started, for it may have "
-        "forgotten what it acknowledged; nothing was changed. If files of it are elsewhere, bring "
-        "all of them back as they were when it stopped, and no older copy; then start it again. "
-        "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: the "
-        "server begins empty, under a new identity, and reconfig takes it in again; the other "
-        "servers have its data"
+        "the store {path} is damaged: {why}. The server was not started, because it may have lost "
+        "acknowledged data; nothing was changed. If files of it are elsewhere, bring all of them "
+        "back as they were when it stopped, and no older copy; then start it again. Else "
+        "`ares-cli prepare FILE ID --forget` sets it aside, then start the server: the server "
+        "begins empty, under a new identity, and reconfig takes it in again; the other servers "
+        "have its data"
     )
 
 

@@ -167,7 +167,7 @@ class LinkedConnections(BatchConnections):
             return self._linked(server, host, port, key)
         except BadInput as error:
             _log.error(
-                "server %s cannot be reached at %r: %s; everything for it is dropped",
+                "server %s cannot be reached at %r: %s; all messages for it are dropped",
                 server,
                 self._addresses[server],
                 error,

@@ -44,8 +44,8 @@ def require_own(
         )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BadInput(
-            f"{path}: others can write it (mode {stat.S_IMODE(status.st_mode):o}) and so {then}: "
-            f"chmod 644 {path}"
+            f"{path}: other users can write it (mode {stat.S_IMODE(status.st_mode):o}) and so "
+            f"{then}: chmod 644 {path}"
         )
     for place in dict.fromkeys((path.absolute(), path.resolve())):
         nearest, *above = place.parents
@@ -65,7 +65,7 @@ def require_unshared(directory: Path, what: str = "file", bits: int = stat.S_IWO
     mode = directory.stat().st_mode
     if mode & bits and not mode & stat.S_ISVTX:
         raise BadInput(
-            f"{directory}: others can put another {what} there: chmod "
+            f"{directory}: other users can replace the {what} there: chmod "
             f"{'go' if mode & bits & stat.S_IWGRP else 'o'}-w {directory}"
         )
 

@@ -139,7 +139,7 @@ def read_secret(
     if not text:
         refuse(cluster_file, key, f"expected {what}, and {path} is empty")
     if not shape.fullmatch(text):
-        refuse(cluster_file, key, f"expected {what}, and {path} holds something else")
+        refuse(cluster_file, key, f"expected {what}, and {path} holds another value")
     return text
 
 

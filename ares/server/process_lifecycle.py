@@ -203,7 +203,7 @@ class ElementClient:
     ) -> None:
         from ares.registers.repair import bring_element
 
-        element, why = None, "too few of those servers have it (any more)"
+        element, why = None, "too few of these servers have it (any more)"
         try:
             runner = self._connected()
             brought = bring_element(

@@ -321,14 +321,14 @@ class Scrubber:
             if journal is not self._journal:
                 self._damaged_in_logs += 1
                 log.error(
-                    "scrub: place %d of a log is not what was written, and is not repaired: the "
-                    "servers of its chain have it",
+                    "scrub: place %d of a log differs from the written data, and is not repaired: "
+                    "the servers of its chain have the entries",
                     place,
                 )
                 return
             self._damaged += 1
             log.error(
-                "scrub: place %d is not what was written; damaged elements: %d",
+                "scrub: place %d differs from the written data; damaged elements: %d",
                 place,
                 len(verdict.damaged),
             )

@@ -102,7 +102,7 @@ class SpaceReclaimer:
         try:
             room = compaction.look()
         except StoreDamaged as error:
-            log.error("a place of the store is not what was written: %s", error)
+            log.error("a place of the store differs from the written data: %s", error)
             self.leave(compaction.place)
             return ReclaimStep.LOOKED
         if room:

@@ -23,7 +23,9 @@ GAP_REASON = "this process did other work, or waited for a processor"
 GAP_SHARE = 0.01
 """Share of the operation above which a gap has a line."""
 
-TREE_LEGEND = "the times: whole, and without what has a line below; █ critical path, ░ beside it"
+TREE_LEGEND = (
+    "the times: whole, and without the parts that have a line below; █ critical path, ░ beside it"
+)
 
 
 def printable(text: str) -> str:

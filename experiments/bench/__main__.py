@@ -54,7 +54,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", help="these stores, by name, with commas between them")
     parser.add_argument(
         "--workloads",
-        help="only workloads whose name begins so: '10 B', '10 B, 100 clients', '1 MiB'",
+        help="only workloads with a name that begins with this: '10 B', '10 B, 100 clients', '1 "
+        "MiB'",
     )
     parser.add_argument(
         "--rounds", type=int, help="number of repetitions of all workloads (default 3; quick: 2)"

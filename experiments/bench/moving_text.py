@@ -60,7 +60,7 @@ EXPLAINED = (
     "configurations at the same time, and a read takes a round more if it has to write the found "
     "version into the new configuration. Rounds side by side count as one.",
     "there already: objects that clients wrote into the new configuration themselves. CPU in "
-    "processors, while it moved. ~ : something else was at work on this machine, and latencies "
+    "processors, while it moved. ~ : another program was at work on this machine, and latencies "
     "say little.",
     "batch off moves one object after the other, and fewer of them; 'for as many' is scaled to "
     "the number that was moved with batch on.",

@@ -52,7 +52,7 @@ def text(report: BenchReport, known: Mapping[str, float]) -> str:
         )
     if any(point.disturbed for point in report.points):
         lines.append(
-            "~  something else was at work on this machine: the rates say little, the processor "
+            "~  another program was at work on this machine: the rates say little, the processor "
             "time for each operation a bit more"
         )
     lines += [f"{name}: {note}" for name, note in report.notes.items()]

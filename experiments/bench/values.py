@@ -38,7 +38,7 @@ class Values:
     def __init__(self, size: int, keys: int) -> None:
         if size < VALUE_HEAD.size:
             raise ValueError(
-                f"values have {VALUE_HEAD.size} bytes at least, to tell who wrote them; {size} "
+                f"values have {VALUE_HEAD.size} bytes at least, to name their writer; {size} "
                 "were asked for"
             )
         self.size = size

@@ -82,7 +82,7 @@ class NatsConnection(asyncio.Protocol):
         future = self._waiting.pop(number, None)
         if future is None or future.done():
             return
-        answer = json.loads(content) if content else {"error": "nobody answers"}
+        answer = json.loads(content) if content else {"error": "no server answers"}
         if "error" in answer:
             future.set_exception(NatsError(str(answer["error"])))
         else:

@@ -18,7 +18,7 @@ RESULTS = Path("results/experiments")
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands to the program's commands."""
-    listing = commands.add_parser("list", help="scenarios, what they vary, how long they take")
+    listing = commands.add_parser("list", help="scenarios, their parameters, and their duration")
     listing.set_defaults(run=show)
     _add_run(commands)
     reporting = commands.add_parser("report", help="import results and make a page of them")

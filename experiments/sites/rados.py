@@ -198,7 +198,7 @@ class RadosDeployment:
         script.write_text("".join(f"{command}\n" for command in commands))
         said = self._bed.run(self._bed.sites[0], "sh", "-c", f"ceph -c {self._file} <{script} 2>&1")
         if "Error" in said:
-            raise NotDeployed(f"RADOS refused what it was ordered: {said[-1000:]}")
+            raise NotDeployed(f"RADOS refused an order: {said[-1000:]}")
 
 
 def configuration(cluster: str, monitors: str, home: Path) -> str:

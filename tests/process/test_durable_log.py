@@ -240,6 +240,6 @@ async def _rotten_log(cluster: Cli, servers: Servers) -> None:
         )
         assert scrubbed["servers"]["s1"]["in_logs"] == 2
         assert (
-            "of a log is not what was written, and is not repaired"
+            "of a log differs from the written data, and is not repaired"
             in servers.said("s1").read_text()
         )

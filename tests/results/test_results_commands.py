@@ -148,7 +148,7 @@ def test_directories_that_have_nothing_to_import(
     (tmp_path / "empty").mkdir()
     for directory, why in (
         (tmp_path / "empty", "no operation logs in"),
-        (tmp_path / "absent", "is no directory"),
+        (tmp_path / "absent", "is not a directory"),
     ):
         status, _, err = told(capsys, "results", "import", directory, "--into", tmp_path / "r.db")
         assert (status, why in err, (tmp_path / "r.db").exists()) == (2, True, False)

@@ -113,8 +113,8 @@ def test_a_secret_that_others_can_read_is_refused_and_mended_as_told(
     [
         (None, "cannot be read"),
         ("", "is empty"),
-        ("no key", "holds something else"),
-        ("ab" * 31, "holds something else"),
+        ("no key", "holds another value"),
+        ("ab" * 31, "holds another value"),
     ],
 )
 def test_what_is_no_secret_key_is_refused_without_showing_it(
@@ -276,7 +276,8 @@ def test_a_list_that_others_can_write_starts_nothing(security: SecuritySettings)
 def test_a_list_that_others_can_replace_starts_nothing(security: SecuritySettings) -> None:
     security.directory.chmod(0o777)
     with pytest.raises(
-        BadInput, match=rf"others can put another file .* there: chmod go-w {security.directory}"
+        BadInput,
+        match=rf"other users can replace the file .* there: chmod go-w {security.directory}",
     ):
         AuthorisedClients(security.clients_path)
     security.directory.chmod(0o1777)

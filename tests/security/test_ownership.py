@@ -101,7 +101,7 @@ def test_whom_the_list_belongs_to_is_asked_of_the_file_that_is_read(
         ("list", 0o646, "chmod 644"),
         ("keys", 0o770, "chmod go-w"),
         ("keys", 0o707, "chmod o-w"),
-        ("cluster file", 0o664, "say whose keys are believed: chmod 644"),
+        ("cluster file", 0o664, "name the clients whose keys are accepted: chmod 644"),
         ("cluster directory", 0o757, "chmod o-w"),
         ("above", 0o777, "chmod go-w|chmod o-w"),
     ],
@@ -133,7 +133,7 @@ def test_a_link_to_a_place_where_others_write_starts_nothing(
     security.directory.symlink_to(open_place / "keys")
     guard(settings)
     open_place.chmod(0o777)
-    with pytest.raises(BadInput, match=rf"{open_place}: others can put another file"):
+    with pytest.raises(BadInput, match=rf"{open_place}: other users can replace the file"):
         guard(settings)
 
 
@@ -142,14 +142,14 @@ def test_a_directory_that_everybody_can_write_to_is_nobodys(tmp_path: Path) -> N
         prepare(tmp_path / name)
         (tmp_path / name).chmod(0o777)
     with (
-        pytest.raises(BadInput, match="others can put another file there: chmod o-w"),
+        pytest.raises(BadInput, match="other users can replace the file there: chmod o-w"),
         held(tmp_path / "server"),
     ):
         pass
     member = RaftMember(
         ServerId("r0"), {ServerId("r0"): "127.0.0.1:1"}, tmp_path / "member", "password"
     )
-    with pytest.raises(BadInput, match="others can put another file there: chmod o-w"):
+    with pytest.raises(BadInput, match="other users can replace the file there: chmod o-w"):
         member.start()
 
 

@@ -259,7 +259,7 @@ def test_what_is_no_handshake_is_hung_up_on(sent: bytes) -> None:
 
 
 def test_a_peer_without_keys_is_told_apart() -> None:
-    with pytest.raises(WrongMechanism, match="everybody has keys"):
+    with pytest.raises(WrongMechanism, match="every process and client has a key"):
         server_of().hear(opening(DEALER))
     with pytest.raises(WrongMechanism, match="'NULL'"):
         client_of().hear(opening(ROUTER))

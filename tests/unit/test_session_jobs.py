@@ -102,7 +102,7 @@ def test_the_consensus_service_may_say_at_the_deadline_why_it_does_not_decide(ri
     rig.start(operation(), timeout_s=5)
     [(_, task)] = rig.session.asks
     rig.tick(5.1)
-    rig.session.fail(task, ConsensusUnavailable("nobody answers"), rig.now)
+    rig.session.fail(task, ConsensusUnavailable("no server answers"), rig.now)
     assert isinstance(rig.error, ConsensusUnavailable)
 
 

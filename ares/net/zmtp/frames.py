@@ -205,7 +205,7 @@ def refusal(command: bytes) -> TurnedAway | None:
     if name != b"ERROR":
         return None
     if not rest or len(rest) != 1 + rest[0]:
-        raise NotZmtp("an ERROR whose reason is not as long as it says")
+        raise NotZmtp("an ERROR with a reason of another length than it says")
     return TurnedAway(rest[1:].decode("ascii", "replace")[:100])
 
 
@@ -383,9 +383,9 @@ class FrameParser:
         mechanism = bytes(view[MECHANISM_AT : MECHANISM_AT + _MECHANISM_BYTES]).rstrip(b"\0")
         if mechanism != self._mechanism:
             known = (
-                "nobody has keys here"
+                "this process uses no keys"
                 if self._mechanism == b"NULL"
-                else f"here it is {self._mechanism.decode()}: everybody has keys"
+                else f"here it is {self._mechanism.decode()}: every process and client has a key"
             )
             raise WrongMechanism(
                 f"it wants the security mechanism {mechanism.decode('ascii', 'replace')!r}, and "

@@ -417,7 +417,7 @@ def _whose(head: Head, owner: Owner) -> str:
         lives = f"as {head.identity}, and is {owner.identity} now"
         return (
             f"{owner.server} made it {lives}: it is an old copy, or part of one, and may lack "
-            "what came since. Bring the right one back"
+            "later data. Bring the right one back"
         )
     return (
         f"it is segment {head.number}, under the name of another one: bring the directory back "
