@@ -228,7 +228,7 @@ def test_what_dead_puts_left_at_one_server_does_not_come_back(broken):
         assert [reader.run(get(reader, name)) for name in ("f", "g")] == [OLD, None]
     else:
         for name in ("f", "g"):
-            with pytest.raises(BadBlock, match="it is gone"):
+            with pytest.raises(BadBlock, match="the block is gone"):
                 reader.run(get(reader, name))
 
 

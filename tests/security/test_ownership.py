@@ -118,7 +118,7 @@ def test_what_others_can_write_starts_nothing(
     }[which]
     before = stat.S_IMODE(path.stat().st_mode)
     path.chmod(mode)
-    with pytest.raises(BadInput, match=rf"{path}: others can .*({said})"):
+    with pytest.raises(BadInput, match=rf"{path}: other users can .*({said})"):
         guard(settings)
     path.chmod(before)
     guard(settings)
