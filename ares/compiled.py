@@ -1,11 +1,11 @@
 """The door to the compiled core (core/), which runs small reads and writes without Python.
 
-All that Python and the core know of each other is in this module: the constants that both have
+Python and the core know of each other only the contents of this module: the common constants
 (CONSTANTS), the Python objects that the core calls (GIVEN), the attributes that the core reads and
 sets (SEEN), and the core's entries (:class:`ServerCore`, :class:`SmallObjects` and
-:class:`ares.engine.port.FastPath`). Without the core, or where the environment says
-``ARES_PURE=1``, all work is done in Python, which is complete and the reference. See
-docs/protocol.md, The compiled core.
+:class:`ares.engine.port.FastPath`). Without the core, or with ``ARES_PURE=1`` in the environment,
+Python does all the work; the Python path is complete and the reference. See docs/protocol.md, The
+compiled core.
 """
 
 import os
@@ -121,7 +121,7 @@ CONSTANTS: dict[str, Any] = {
     "CHARACTER_BYTES_MAX": CHARACTER_BYTES_MAX,
     "TRIMMED_BYTES": TRIMMED_BYTES,
 }
-"""Constants of core/src/constants.rs, with the values of Python; a core with others is refused."""
+"""Constants of core/src/constants.rs, with Python's values; other values refuse the core."""
 
 GIVEN = (Element, DataResult, TOMBSTONE, Tag, VersionList, decode_own, decode_replies, encode)
 """Python objects that the core takes from this module, by name."""
@@ -202,9 +202,9 @@ class ServerCore(Protocol):
 class SmallObjects(Protocol):
     """The entry of small reads and writes of a domain.
 
-    Both return None for an operation which the core does not run: the caller starts the operation
-    in the session. Otherwise they return ``done``, or the future made for it, which identifies the
-    operation from then on.
+    ``read`` and ``write`` return None for an operation which the core does not run: the caller
+    starts the operation in the session. Otherwise they return ``done``, or a new future, as the
+    name of the operation.
     """
 
     def read(self, key: str, done: Any, now: float, timeout_s: float, /) -> Any: ...

@@ -28,8 +28,8 @@ class JobSession(Protocol):
 class FastPath(Protocol):
     """Small operations of a session that run outside its jobs.
 
-    Calls, the order of servers, tags and the outbox are the session's. An operation ends here, or
-    goes to :meth:`ares.engine.session.Session.take_over` before an unusual event takes effect.
+    Calls, the order of servers, tags and the outbox are the session's. Before an unusual event
+    takes effect, the operation goes to :meth:`ares.engine.session.Session.take_over`.
     """
 
     @property
@@ -47,7 +47,7 @@ class FastPath(Protocol):
     def feed(
         self, session: JobSession, server: ServerId, frames: Sequence[Frame], now: float, /
     ) -> None:
-        """Take a batch of replies of a frame or more; give the session its own.
+        """Take a batch of replies; give the session the replies to its rounds.
 
         Raises :class:`ares.model.errors.BadMessage`; no part of a bad batch is used.
         """
@@ -56,10 +56,10 @@ class FastPath(Protocol):
         """Return the calls of the rounds under way, in order."""
 
     def age(self, session: JobSession, call: int, now: float, hedge_after_s: float, /) -> None:
-        """Let time pass for the round of a call, if it is under way here."""
+        """Let time pass for the round of a call of the fast path."""
 
     def hand_over(self, session: JobSession, call: int, /) -> None:
-        """Give the operation of a call to the session, if it is under way here."""
+        """Give the operation of a call to the session; do nothing for a call of the session."""
 
     def hand_over_writes(
         self, session: JobSession, domain: DomainName, object: ObjectName, /
@@ -77,7 +77,7 @@ class FastPath(Protocol):
 
 
 class NoFastPath:
-    """The fast path without operations: the session runs all."""
+    """The fast path without operations: the session runs every operation."""
 
     under_way = 0
 
@@ -107,11 +107,11 @@ class NoFastPath:
 
 
 class ClientSession(Protocol):
-    """A session as its runner drives it: the session of operations, or a session around it."""
+    """A session as its runner drives it: the session of operations, or an outer session."""
 
     @property
     def busy(self) -> bool:
-        """State of the session: True while time has to pass for it."""
+        """State of the session: True while the session needs ticks."""
 
     @property
     def has_orders(self) -> bool:

@@ -1230,11 +1230,12 @@ fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Opt
             Some(element) => {
                 let fits =
                     usize::try_from(element.index).is_ok_and(|index| index < place.servers.len());
-                if fits && elements.iter().all(|other| other.index != element.index) {
-                    if element.seal(&place.id, object, tag) == Some(element.checksum) {
-                        elements.push(element);
-                        length = Some(element.length);
-                    }
+                if fits
+                    && elements.iter().all(|other| other.index != element.index)
+                    && element.seal(&place.id, object, tag) == Some(element.checksum)
+                {
+                    elements.push(element);
+                    length = Some(element.length);
                 }
             }
         }

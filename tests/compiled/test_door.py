@@ -1,4 +1,4 @@
-"""The door between Python and the compiled core names all that one side knows of the other."""
+"""The door to the compiled core names all common knowledge of Python and the core."""
 
 import ast
 import re
@@ -41,7 +41,7 @@ needs_core = pytest.mark.skipif(CORE is None, reason="nothing is compiled")
 
 
 def instances():
-    """Return an object of each class that the core sees, and of no other."""
+    """Return an object of each class that the core sees."""
     readiness = Readiness()
     view = View(ClientId(1), CODED, Switches(), readiness)
     return [
@@ -89,7 +89,7 @@ def test_the_core_takes_the_objects_of_the_door_and_no_other():
 
 
 def test_a_constant_of_both_sides_is_compared():
-    """A constant of the core with a name of Python's has its value, checked in constants.rs."""
+    """Constants with a name of Python's are in constants.rs, and have Python's value."""
     python = {
         target.id
         for path in CHECKOUT.glob("ares/**/*.py")
