@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ares.cli.local.cluster_commands import Dap
+from ares.cli.observe.domain_survey import domain_names, is_of_file
 from ares.cli.options import SharedOptions, with_manager
-from ares.cli.status_command import domain_names, is_of_file
 from ares.cli.terminal import printable, progress_bar, size
 from ares.model.configuration import DELTA_DEFAULT, Algorithm, Configuration
 from ares.model.errors import AresError, BadInput, ConfigurationRefused, ObjectsStuck

@@ -6,8 +6,8 @@ Old entries move no faster than allowed.
 import pytest
 from msgspec.structs import replace
 
+from ares.cli.observe.domain_survey import survey
 from ares.cli.observe.observed_chains import chains_seen
-from ares.cli.status_command import survey
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ServerId

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.cli.status_command import outlook_of_files, survey
+from ares.cli.observe.domain_survey import outlook_of_files, survey
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.model.messages import ConfigurationReport

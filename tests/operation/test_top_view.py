@@ -8,6 +8,7 @@ from collections import deque
 import pytest
 from msgspec.structs import replace
 
+from ares.cli.observe.domain_survey import KnownConfigurations
 from ares.cli.observe.top_figures import (
     DatedAnswer,
     ObservedCluster,
@@ -19,7 +20,6 @@ from ares.cli.observe.top_figures import (
 from ares.cli.observe.top_history import HISTORY_STEPS_MAX, SERIES, TopHistory, sparkline
 from ares.cli.observe.top_lines import header, line
 from ares.cli.observe.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
-from ares.cli.status_command import KnownConfigurations
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.messages import (

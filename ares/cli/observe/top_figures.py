@@ -14,14 +14,14 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from ares.cli.observe.observed_chains import chains_seen
-from ares.cli.status_command import (
+from ares.cli.observe.domain_survey import (
     DomainState,
     KnownConfigurations,
     is_of_file,
     outlook_of_files,
     standing_of,
 )
+from ares.cli.observe.observed_chains import chains_seen
 from ares.cluster.sites import site_of
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId, ServerId

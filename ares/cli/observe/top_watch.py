@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ares.cli.observe.domain_survey import KnownConfigurations
 from ares.cli.observe.top_figures import (
     DatedAnswer,
     ObservedCluster,
@@ -21,12 +22,7 @@ from ares.cli.observe.top_figures import (
     moved_of,
     standings_of,
 )
-from ares.cli.status_command import (
-    KnownConfigurations,
-    autopilot_sentence,
-    consensus_outlook,
-    members_of,
-)
+from ares.cli.status_command import autopilot_sentence, consensus_outlook, members_of
 from ares.cluster.sites import labels_of
 from ares.model.configuration import Server
 from ares.model.errors import AresError, NotAuthorized
