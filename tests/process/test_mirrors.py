@@ -79,7 +79,7 @@ def test_a_mirror_from_its_beginning_to_its_end(cli: Cli) -> None:
     )
     assert (told["mirror"], told["base64"]) == ("rennes", "c2Vjb25k")
     assert 0 <= told["age_s"] < 1000
-    assert b"no more than 0 s were asked for" in stale(cli, "--max-age", "0").stderr
+    assert b"at most 0 s were asked for" in stale(cli, "--max-age", "0").stderr
     done = cli.run("read", "k", "--domain", "photos", "--stale-ok", "--site", "lyon")
     assert (done.stdout, done.stderr) == (b"second", b"latest\n")
     assert "has a mirror at rennes already" in cli.fails(
