@@ -334,6 +334,55 @@ def _named_twice(tree: list[Module]) -> Iterator[str]:
     )
 
 
+PRESCRIBED_CONSTANTS = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
+"""Constants that Ansible wants in each of its modules, by these names."""
+
+
+def repeated_constants(tree: list[Module]) -> list[str]:
+    """Find constants of one name in several modules: a constant's name carries its subject.
+
+    A value with one meaning has one home, from which other modules import it.
+    """
+    return [
+        f"constant {name} stands for several things: {', '.join(where)}"
+        for name, where in _homes_of_constants(tree).items()
+        if len(where) > 1 and name not in PRESCRIBED_CONSTANTS
+    ]
+
+
+def borrowed_constants(tests: list[Module], tree: list[Module]) -> list[str]:
+    """Find constants of tests with the name of a constant of ``tree``: tests import these.
+
+    Two tests may each have a constant of one name, as KEYS: a test is read for itself.
+    """
+    homes = _homes_of_constants(tree)
+    return [
+        f"constant {name} of {', '.join(where)} has its home in {homes[name][0]}"
+        for name, where in _homes_of_constants(tests).items()
+        if name in homes
+    ]
+
+
+def _homes_of_constants(tree: list[Module]) -> dict[str, list[str]]:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for module in tree:
+        for name in sorted(_constants(module)):
+            homes[name].append(module.name)
+    return homes
+
+
+def _constants(module: Module) -> set[str]:
+    """Return the names in capitals that a module gives a value outside functions and classes."""
+    found, nodes = set(), [*module.tree.body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id.isupper():
+            found.add(node.id)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            nodes += ast.iter_child_nodes(node)
+    return found
+
+
 INPUT_CHECKERS = (
     "ares.model.codec",
     "ares.cluster.settings",
@@ -618,6 +667,7 @@ RULES = {
         wire_protocol,
         foreign_libraries,
         shape,
+        repeated_constants,
         asserted_input,
         starting_python,
         unsupervised,

@@ -18,6 +18,7 @@ from .floors import (
     FUNCTION_LINES_MAX,
     RULES,
     Module,
+    borrowed_constants,
     modules,
     unsafe_advice,
 )
@@ -66,6 +67,15 @@ def test_experiments_import_in_no_circle():
 
 def test_experiments_do_nothing_twice():
     assert RULES["done_twice"](parsed(CHECKOUT / "experiments")) == []
+
+
+def test_a_constant_of_the_product_has_one_home():
+    roots = ("ares", "experiments", "ansible/plugins", "packaging")
+    assert RULES["repeated_constants"]([m for root in roots for m in parsed(CHECKOUT / root)]) == []
+
+
+def test_tests_have_no_constants_by_names_of_ares():
+    assert borrowed_constants(parsed(CHECKOUT / "tests"), parsed(PACKAGE)) == []
 
 
 @pytest.mark.parametrize("root", ["tests", "experiments"])
@@ -146,7 +156,7 @@ BREACHES = [
             "dap__version_list": "def f():\n    from ares.dap.reading import x",
             "dap__reading": "from ares.dap import coding",
             "dap__coding": (
-                "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .list import x"
+                "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .version_list import x"
             ),
         },
         "ares.dap.coding -> ares.dap.version_list -> ares.dap.reading -> ares.dap.coding",
@@ -258,7 +268,7 @@ BREACHES = [
     *[
         (
             "unsupervised",
-            {"server__serving": f"import asyncio\ndef f(loop):\n    {call}"},
+            {"server__storage_process": f"import asyncio\ndef f(loop):\n    {call}"},
             f"ares.server.storage_process:3: {name}: only ares.platform.tasks",
         )
         for name, call in [
@@ -303,6 +313,16 @@ BREACHES = [
         "there is no :class:`ares.dap.version_list.Version`",
     ),
     (
+        "repeated_constants",
+        {"dap__cache": "ASK_S = 1.0", "engine__room": "ASK_S: float = 2.0"},
+        "constant ASK_S stands for several things: ares.dap.cache, ares.engine.room",
+    ),
+    (
+        "repeated_constants",
+        {"dap__cache": "N, K = 5, 3", "engine__room": "if x:\n    K = 3"},
+        "constant K stands for several things: ares.dap.cache, ares.engine.room",
+    ),
+    (
         "asserted_input",
         {"client__store": "class Store:\n    def f(self, key):\n        assert len(key) > 0"},
         "assert on an argument of f",
@@ -333,6 +353,8 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         net__port="import asyncio",
         cluster__home="import os\nos.rename('a', 'b')\n'a-b'.rpartition('-')",
         store__port="x = 'a'.replace('a', 'b')\ny = structs.replace(x, y=1)",
+        store__disk="LIMIT = 1\nRETURN = ''\nclass C:\n    ASK_S = 1\ndef f():\n    ASK_S = 2",
+        store__memory="from ares.store.disk import LIMIT\nRETURN = ''\nASK_S = LIMIT",
         platform__tasks="import asyncio\ndef f():\n    asyncio.create_task(g())",
         autopilot__pilot="import asyncio\n"
         "async def f():\n"
@@ -342,6 +364,16 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         client__connect="from ares.net.libzmq import ZmqConnections",
     )
     assert [sentence for rule in RULES.values() for sentence in rule(kept)] == []
+
+
+def test_a_test_with_a_constant_by_a_name_of_ares_is_rejected(tmp_path):
+    product = tree(tmp_path, dap__cache="ASK_S = 1.0")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_cache.py").write_text("ASK_S, KEYS = 0.1, ['a']\n")
+    (tmp_path / "tests/test_room.py").write_text("from ares.dap.cache import ASK_S\nKEYS = []\n")
+    assert borrowed_constants(modules(tmp_path / "tests"), product) == [
+        "constant ASK_S of tests.test_cache has its home in ares.dap.cache"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.zmtp.frames import (
     DEALER,
     FRAMES_AT_ONCE,
+    GREETING_BYTES,
     LARGE_FRAME_BYTES_MIN,
     ROUTER,
     SCRATCH_BYTES,
@@ -49,8 +50,6 @@ from .wires import (
     nothing_stays,
     until,
 )
-
-GREETING_BYTES = 64
 
 
 def opening(kind: bytes) -> bytes:
