@@ -89,7 +89,7 @@ log = logging.getLogger(__name__)
 _ASKS_NOBODY = "this server asks no other servers"
 _ALL_IN_MEMORY = "this server keeps all data in memory: no disk holds data to verify"
 
-_AT_ONCE = frozenset(
+_ANSWERED_AT_ONCE = frozenset(
     kind
     for kind, row in REQUEST_KINDS.items()
     if row.handled_by is HandledBy.OBJECTS and row.shows is ShownState.OBJECT
@@ -190,7 +190,9 @@ class StorageServer:
         self._loop = parts.loop or asyncio.get_running_loop()
         self.users = UsageCounts(parts.sites, replica.hosted, self._loop.time)
         self._started = self._loop.time()
-        self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _AT_ONCE
+        self._at_once: frozenset[type[AnyMessage]] = (
+            frozenset() if replica.journaled else _ANSWERED_AT_ONCE
+        )
         at_hand = self._journal.at_hand if replica.journaled else None
         self._handlers = self._handlers_by_kind()
         self._core = compiled.server_core(replica.hosted, at_hand)

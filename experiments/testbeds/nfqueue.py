@@ -51,7 +51,7 @@ HELD_PACKETS_MAX = 1 << 17
 """Packets of a queue on their way; later packets are dropped, as by a full router."""
 
 _BUFFER_BYTES = 1 << 25
-_AT_ONCE = 256
+_PACKETS_AT_ONCE = 256
 _REQUEST_S = 5.0
 
 
@@ -115,7 +115,7 @@ class Shaper:
 
     def _take(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            for _ in range(_AT_ONCE):
+            for _ in range(_PACKETS_AT_ONCE):
                 self._note(self._netlink.recv(65536, socket.MSG_DONTWAIT))
 
     def _note(self, message: bytes) -> None:

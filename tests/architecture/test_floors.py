@@ -156,7 +156,8 @@ BREACHES = [
             "dap__version_list": "def f():\n    from ares.dap.reading import x",
             "dap__reading": "from ares.dap import coding",
             "dap__coding": (
-                "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .version_list import x"
+                "from typing import TYPE_CHECKING\n"
+                "if TYPE_CHECKING:\n    from .version_list import x"
             ),
         },
         "ares.dap.coding -> ares.dap.version_list -> ares.dap.reading -> ares.dap.coding",
