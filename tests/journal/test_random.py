@@ -16,10 +16,10 @@ from ares.model.units import KIB
 from ares.replica.replica import Replica
 from ares.store.journal.segment_journal import SegmentJournal
 
-from ..property.test_replica import INITIAL, ME, MEMBERS, few_tags, likely
-from .model_disk import RecordedDisk, crash
-from .serving import AtOnce, Owner, change, room_for, state
-from .serving import Node as PlainNode
+from ..property.test_replica_properties import INITIAL, ME, MEMBERS, few_tags, likely
+from .journal_node import AtOnce, Owner, change, room_for, state
+from .journal_node import Node as PlainNode
+from .recorded_disk import RecordedDisk, crash
 
 OWNER = Owner(INITIAL.cluster_id, MEMBERS[ME].id, MEMBERS[ME].identity)
 

@@ -13,8 +13,8 @@ from ares.model.messages import PutData
 from ares.model.units import KIB
 from ares.replica.replica import Replica
 
-from .model_disk import RecordedDisk, crash
-from .serving import INITIAL, ME, Node, change, log_journal, plain, requests, state
+from .journal_node import INITIAL, ME, Node, change, log_journal, plain, requests, state
+from .recorded_disk import RecordedDisk, crash
 
 
 def slow(*seeds):
