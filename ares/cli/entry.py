@@ -55,7 +55,7 @@ def _process(words: Sequence[str]) -> Callable[[], None] | None:
     """Return the process of `server FILE --id ID` or `consensus FILE --id ID`; ``None`` otherwise.
 
     Only these exact words count, which supervisors write. The process is the code of
-    ares/cli/local/cluster_commands.py, without the parser of command lines: the parser takes a
+    ares/cli/local/process_commands.py, without the parser of command lines: the parser takes a
     third of a process's start.
     """
     match words:

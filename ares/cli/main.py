@@ -31,7 +31,7 @@ from ares.cli import (
 )
 from ares.cli.demo import demo_command
 from ares.cli.help_page import WIDTH_MAX, GroupPage
-from ares.cli.local import cluster_commands
+from ares.cli.local import cluster_commands, process_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.observe import results_commands, top_command, trace_commands
 from ares.cli.options import (
@@ -133,9 +133,9 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         "init": (cluster_commands.init, "./cluster --servers 5 --dap ec --k 3", _ONLY_JSON),
         "up": (cluster_commands.up, "./cluster --detach", ("json", "timeout_s")),
         "down": (cluster_commands.down, "./cluster", _ONLY_JSON),
-        "prepare": (cluster_commands.prepare, "/etc/ares/cluster.toml s1", _ONLY_JSON),
-        "server": (cluster_commands.server, "./cluster/cluster.toml --id s0", ()),
-        "consensus": (cluster_commands.consensus, "./cluster/cluster.toml --id r0", ()),
+        "prepare": (process_commands.prepare, "/etc/ares/cluster.toml s1", _ONLY_JSON),
+        "server": (process_commands.server, "./cluster/cluster.toml --id s0", ()),
+        "consensus": (process_commands.consensus, "./cluster/cluster.toml --id r0", ()),
         "domain create": (
             domain_commands.create,
             "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4",

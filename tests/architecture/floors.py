@@ -70,7 +70,7 @@ WIRE_KNOWS = (WIRE, "ares.model.errors", "ares.model.codec")
 LIBZMQ = "ares.net.libzmq"
 LIBZMQ_CHOOSERS = (LIBZMQ, "ares.net.transports")
 
-FILE_LINES_MAX = 800
+FILE_LINES_MAX = 780
 FUNCTION_LINES_MAX = 60
 """Lines of a body below the signature and the docstring."""
 FOLDER_FILES_MAX = 15

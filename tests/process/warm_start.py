@@ -27,6 +27,7 @@ _PRELOADED = [
     "ares.client.connect",
     "ares.cli.main",
     "ares.cli.local.cluster_commands",
+    "ares.cli.local.process_commands",
     "ares.cli.local.supervisor",
     "ares.cluster.new_cluster",
     "typer._adapters",
