@@ -304,7 +304,7 @@ class LocalTestbed:
                 "ares_site": host.site,
                 "ares_python": python()[0],
             }
-            hosts.append(inventory.Host(host.name, host.groups, variables))
+            hosts.append(inventory.InventoryHost(host.name, host.groups, variables))
         known_hosts.write_text("".join(known))
         inventory.write(
             self.inventory,

@@ -86,7 +86,7 @@ class LoopbackTestbed:
                 f"common_{name}_directory": str(home / name)
                 for name in ("config", "data", "log", "run")
             }
-            hosts.append(inventory.Host(host.name, host.groups, variables))
+            hosts.append(inventory.InventoryHost(host.name, host.groups, variables))
         inventory.write(
             self.inventory,
             hosts,

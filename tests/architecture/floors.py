@@ -75,8 +75,11 @@ FUNCTION_LINES_MAX = 60
 """Lines of a body below the signature and the docstring."""
 FOLDER_FILES_MAX = 15
 JUNK_DRAWERS = {"utils", "util", "helpers", "common", "misc"}
-SHARED_NAMES = {"__init__", "__main__", "port"}
+SHARED_NAMES = {"__init__", "__main__", "port", "conftest"}
 """Module names that may occur several times."""
+
+ANSIBLE_CLASSES = {"ActionModule", "CallbackModule"}
+"""Names of classes by which Ansible finds a plugin."""
 
 
 class Import(NamedTuple):
@@ -320,13 +323,31 @@ def _crowded(tree: list[Module]) -> Iterator[str]:
 
 
 def _named_twice(tree: list[Module]) -> Iterator[str]:
+    return named_twice(tree, [])
+
+
+def named_twice(product: list[Module], tests: list[Module]) -> Iterator[str]:
+    """Find modules of one name, and classes of one name in the product, or in a test and there.
+
+    Ansible finds an action by the name of its module, and names the classes of both.
+    """
     places: dict[str, list[str]] = defaultdict(list)
-    for module in tree:
-        if module.path.stem not in SHARED_NAMES:
+    classes: dict[str, list[str]] = defaultdict(list)
+    for module in [*product, *tests]:
+        if (
+            module.path.stem not in SHARED_NAMES
+            and "/ansible/plugins/" not in module.path.as_posix()
+        ):
             places[module.path.stem].append(module.name)
+    for module in product:
         for node in module.tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[f"class {node.name}"].append(module.name)
+            if isinstance(node, ast.ClassDef) and node.name not in ANSIBLE_CLASSES:
+                classes[node.name].append(module.name)
+    for module in tests:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and node.name in classes:
+                places[f"class {node.name}"] = [*classes[node.name], module.name]
+    places |= {f"class {name}": where for name, where in classes.items() if len(where) > 1}
     return (
         f"{name} stands for several things: {', '.join(where)}"
         for name, where in places.items()

@@ -504,10 +504,10 @@ async def test_ares_at_two_sites(monkeypatch):
 
     Local traffic stays at its site, remote traffic does not, and a site that is cut off continues.
     """
-    monkeypatch.setattr("experiments.sites.access_times.WORKS", (fog_plan.Work(3, 50_000, 3),))
+    monkeypatch.setattr("experiments.sites.access_times.WORKS", (fog_plan.FogWork(3, 50_000, 3),))
     monkeypatch.setattr(disturbances, "_BEFORE_S", 0.5)
     monkeypatch.setattr(disturbances, "_DISTURBED_OPERATION_S", 1.0)
-    extent = fog_plan.Extent(1, 0.2, 0.5, 2.0, 1.0, 10, 20)
+    extent = fog_plan.FogExtent(1, 0.2, 0.5, 2.0, 1.0, 10, 20)
     noted: list[Measurement] = []
     deployment = ares_store.deployment({})
     with bed(["a", "b"]) as made:

@@ -192,11 +192,13 @@ def test_only_the_server_itself_sends_what_a_server_sends(message: Forward | Com
 def test_only_servers_ask_for_records_and_rows(message: LookRow | Fetch) -> None:
     """The answers reveal client ids, or facts about a client id."""
 
-    class Server(Everybody):
+    class ServesEverybody(Everybody):
         def client(self, sender: Hashable) -> AuthorisedClient | None:
             return AuthorisedClient("s1", "k", Role.READ, "s1")
 
-    assert admit(Admission(Server(), lambda _: True), Role.READ, [message], HOSTED)[0] == [message]
+    assert admit(Admission(ServesEverybody(), lambda _: True), Role.READ, [message], HOSTED)[0] == [
+        message
+    ]
     for role in Role:
         admitted, refused = admit(Admission(Everybody(), lambda _: True), role, [message], HOSTED)
         assert (admitted, [each.reason for each in refused]) == ([], [Reason.NOT_AUTHORIZED])
