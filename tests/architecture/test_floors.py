@@ -20,6 +20,7 @@ from .floors import (
     Module,
     borrowed_constants,
     modules,
+    named_twice,
     unsafe_advice,
 )
 
@@ -98,6 +99,36 @@ def test_no_document_says_to_start_python_otherwise():
     ]
     texts = [path for path in texts if path.is_file() and path.suffix != ".pyc"]
     assert [said for path in texts for said in unsafe_advice(path.name, path.read_text())] == []
+
+
+def test_one_name_stands_for_one_thing_in_product_and_tests():
+    product = [
+        module
+        for root in ("ares", "experiments", "packaging", "ansible/plugins")
+        for module in parsed(CHECKOUT / root)
+    ]
+    assert list(named_twice(product, parsed(CHECKOUT / "tests"))) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ({"dap__reading": "", "engine__reading": ""}, "reading stands for several things"),
+        ({"dap__reading": "class A: ...", "net__links": "class A: ..."}, "class A stands for"),
+        ({"dap__reading": "class A: ...", "tests__test_a": "class A: ..."}, "class A stands for"),
+        ({"tests__a__test_b": "", "tests__c__test_b": ""}, "test_b stands for several things"),
+    ],
+)
+def test_a_name_of_two_things_is_rejected(tmp_path, files, sentence):
+    made = tree(tmp_path, **files)
+    tests = [module for module in made if module.name.startswith("ares.tests.")]
+    told = named_twice([module for module in made if module not in tests], tests)
+    assert any(sentence in each for each in told)
+
+
+def test_classes_of_one_name_in_two_tests_are_accepted(tmp_path):
+    made = tree(tmp_path, tests__test_a="class Rig: ...", tests__test_b="class Rig: ...")
+    assert list(named_twice([], made)) == []
 
 
 def tree(root: Path, **files: str):
