@@ -12,9 +12,10 @@ from . import browser
 from .runs_on_disk import line, some_runs, span, write_run
 from .test_page import HOSTILE, data_of, imported, page_file, page_of
 
-pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.skipif(browser.program() is None, reason=browser.MISSING)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser.program() is None, reason=browser.MISSING),
+]
 
 # Pairs of overlapping texts of a picture.
 OVERLAPS = """[...document.querySelectorAll("svg")].flatMap((picture) => {
