@@ -15,6 +15,7 @@ import msgspec
 from ares.model.log_messages import Append, Fetched, Forward, LogRecord, Trim
 from ares.model.messages import AnyMessage, Introduce
 from ares.net.port import Loop
+from ares.platform import tasks
 from ares.platform.json_logs import is_worth_a_line
 from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, FullDisk
 from ares.sharedlog.chain_segment import OUTBOX_BYTES_MAX, Sender
@@ -269,14 +270,20 @@ class HostedLog:
         """Take the node's output and append the facts.
 
         Called before a commit begins and when a commit ends: afterwards all known facts are in the
-        journal. Raises OSError if the disk has no room for the facts, although room was reserved.
+        journal. Raises OSError if the disk has no room for the facts, although room was reserved,
+        or if the facts are lost by a mistake: the node has counted them.
         """
         self.pending = 0
         facts, messages = self.node.take()
         self.outbox += messages
         if self.journal is not None:
-            if facts and not self._append(self.journal, facts):
-                raise OSError(0, DISK_FULL_REFUSAL)
+            try:
+                if facts and not self._append(self.journal, facts):
+                    raise OSError(0, DISK_FULL_REFUSAL)
+            except OSError:
+                raise
+            except Exception as mistake:
+                raise tasks.failures.fatal("facts of a log", mistake) from mistake
             return
         while facts:  # all is durable at once
             self.node.stored(self.node.told, self.node.now)

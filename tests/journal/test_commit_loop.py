@@ -10,6 +10,7 @@ import pytest
 
 from ares.model.messages import Refused
 from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitLoop, FullDisk
+from ares.server.hosted_log import PENDING_BYTES_MAX
 from ares.store.journal.segment_journal import SegmentJournal
 from tests.sharedlog.test_full_log import PLACE_BYTES, FullServer, fill
 
@@ -113,8 +114,10 @@ async def test_a_wait_for_all_commits_ends_with_the_last_and_with_a_failure():
         await settled
 
 
-def test_a_log_that_cannot_keep_its_facts_answers_nothing_more(monkeypatch):
+@pytest.mark.parametrize("gathered_at", [PENDING_BYTES_MAX, -1], ids=["turn", "message"])
+def test_a_log_that_cannot_keep_its_facts_answers_nothing_more(monkeypatch, gathered_at):
     """The node counted the facts: the end of the next commit would have called them durable."""
+    monkeypatch.setattr("ares.server.hosted_log.PENDING_BYTES_MAX", gathered_at)
     server = FullServer(8 * PLACE_BYTES, ("s0",))
     server.append(1)
     append = SegmentJournal.append
