@@ -23,6 +23,7 @@ from ares.autopilot.following import (
 from ares.autopilot.lookout import PatrolTools
 from ares.client.store import ObjectStore
 from ares.engine.effects import Operation
+from ares.engine.phases import RECONFIGURE, phase
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DomainName, ServerId
@@ -317,6 +318,7 @@ class FollowPatrol:
         )
 
 
+@phase(RECONFIGURE)
 def follow(
     view: View, last: Configuration, wished: Configuration, manner: MoveOptions
 ) -> Operation[ReconfigurationResult | None]:

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import stat
 from pathlib import Path
 
 from ares.platform.trusted_files import MADE_FOR_ALL, sync
@@ -25,16 +24,17 @@ class Replacement:
             self.name.unlink()
         if mode is None:
             exact = path.exists()
-            mode = stat.S_IMODE(path.stat().st_mode) if exact else 0o666
+            mode = path.stat().st_mode & 0o777 if exact else 0o666
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._is_open = self._is_there = False
         try:
             self.descriptor = os.open(self.name, flags, mode)
+            self._is_open = self._is_there = True
+            if exact:
+                os.fchmod(self.descriptor, mode)
         except OSError as error:
-            error.filename = str(path)  # the temporary name does not concern the user
-            raise
-        self._is_open = self._is_there = True
-        if exact:
-            os.fchmod(self.descriptor, mode)
+            self.discard()
+            raise self._named(error) from None
 
     def write(self, content: bytes | memoryview) -> None:
         """Add ``content`` to the end of the new file."""
@@ -46,7 +46,10 @@ class Replacement:
         if durable:
             os.fsync(self.descriptor)
         self._close()
-        os.replace(self.name, self._path)
+        try:
+            os.replace(self.name, self._path)
+        except OSError as error:
+            raise self._named(error) from None
         self._is_there = False
         if durable:
             sync(self._path.parent)
@@ -57,6 +60,10 @@ class Replacement:
         if self._is_there:
             self._is_there = False
             self.name.unlink(missing_ok=True)
+
+    def _named(self, error: OSError) -> OSError:
+        """Return the error with the file's name, which the user knows."""
+        return OSError(error.errno, error.strerror, str(self._path))
 
     def _close(self) -> None:
         if self._is_open:

@@ -39,13 +39,15 @@ CommitDone = Callable[[OSError | None, Sequence[PutData]], None]
 class FullDisk:
     """Refusals of changes without room on the disk, with a line in the log at begin and end.
 
-    ``quiet_s``: time without a refusal until a change that has room proves that the disk has space.
+    ``refused``: the refused changes, in the lines. ``quiet_s``: time without a refusal until a
+    change that has room proves that the disk has space.
     Logs need such a time: the present place of a log may have room while another log lacks it.
     """
 
-    def __init__(self, time: Callable[[], float], quiet_s: float = 0.0) -> None:
+    def __init__(self, time: Callable[[], float], refused: str, quiet_s: float = 0.0) -> None:
         self.refuses = False
         self._time = time
+        self._refused = refused
         self._quiet_s = quiet_s
         self._refused_at = -math.inf
 
@@ -55,8 +57,9 @@ class FullDisk:
         if not self.refuses:
             self.refuses = True
             log.error(
-                "the disk is full: changes are refused, reads go on; it takes changes again "
-                "when there is space"
+                "the disk is full: changes of %s are refused, reads go on; it takes changes again "
+                "when there is space",
+                self._refused,
             )
         return Refused(call, Reason.STORAGE, DISK_FULL_REFUSAL)
 
@@ -64,7 +67,7 @@ class FullDisk:
         """Take note of a change that has room."""
         if self.refuses and self.is_quiet:
             self.refuses = False
-            log.warning("the disk has space again: changes are taken")
+            log.warning("the disk has space again: changes of %s are taken", self._refused)
 
     @property
     def is_quiet(self) -> bool:

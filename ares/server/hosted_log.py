@@ -318,7 +318,8 @@ class HostedLog:
         """Append the facts of a turn, as a batch, and send the messages that may leave."""
         self.gather()
         messages, self.outbox = self.outbox, []
-        self._surroundings.send(messages)
+        with tasks.supervised("messages of a log"):
+            self._surroundings.send(messages)
         return self.appended
 
     def begin_commit(self, done: CommitDone) -> None:

@@ -115,7 +115,7 @@ class HostedLogs:
         self._place_bytes = parts.place_bytes
         self._meter = parts.meter or Meter()
         self._throttle = Throttle(parts.fetch_bytes_per_s)
-        self.full_disk = FullDisk(parts.loop.time, LOG_FULL_S)
+        self.full_disk = FullDisk(parts.loop.time, "logs", LOG_FULL_S)
         self._logs: list[HostedLog] = []
         self._ticked = 0
         self._by_name: dict[DomainName, HostedLog] = {}
@@ -337,6 +337,8 @@ class HostedLogs:
     async def close(self) -> None:
         """Take no more requests. A fact that is not durable was promised to no process."""
         self._ending = True
+        for hosted in self._logs:
+            hosted.commits.stop()
         await self._links.close()
         for hosted in self._logs:
             hosted.close()

@@ -200,7 +200,7 @@ class StorageServer:
         self._gathering = GroupCommit()
         self._syncing: GroupCommit | None = None
         self.commits = CommitLoop(self, self._loop, self._stop, "commit")
-        self._full_disk = FullDisk(self._loop.time)
+        self._full_disk = FullDisk(self._loop.time, "objects")
         self._reclaiming = SpaceReclaimer(replica, self._journal, parts.limits)
         self._batch_s = self._commit_begun_s = 0.0
         self._commits_s = Histogram(DISK_S_BUCKETS) if replica.journaled else None

@@ -28,7 +28,7 @@ Beyond it reads are answered without entries, and ask again.
 DIRTY_S = 1.0
 """Seconds that a dirty read waits for the tail."""
 
-HELD_RECORDS_MAX = 1000
+WAITING_REQUESTS_MAX = 1000
 """Reads that wait at once; a further read is answered from the present state."""
 
 CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024

@@ -62,7 +62,7 @@ from ares.model.numbers import POSITION_MAX
 from ares.model.work import Meter
 from ares.reconfig.throttle import Throttle
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
-from ares.sharedlog.chain_segment import HELD_RECORDS_MAX, SEND_AGAIN_S, ChainSegment, Sender
+from ares.sharedlog.chain_segment import SEND_AGAIN_S, WAITING_REQUESTS_MAX, ChainSegment, Sender
 from ares.sharedlog.earlier_appends import EarlierLooks, EarlierRow
 from ares.sharedlog.entries import Entries, MemoryEntries, check_batch, first_piece, follow_on
 from ares.sharedlog.fetching import Fetcher
@@ -588,7 +588,7 @@ class LogNode:
             )
         else:
             stretch.trims = [
-                *[pair for pair in stretch.trims if pair[0] != sender][-HELD_RECORDS_MAX:],
+                *[pair for pair in stretch.trims if pair[0] != sender][-WAITING_REQUESTS_MAX:],
                 (sender, request),
             ]
             if request.upto > self.state.trimmed:

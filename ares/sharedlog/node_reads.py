@@ -11,9 +11,9 @@ from ares.model.identity import CallId
 from ares.model.log_messages import EachRead, LogEntries, Look, ReadEach, ReadLog
 from ares.sharedlog.chain_segment import (
     DIRTY_S,
-    HELD_RECORDS_MAX,
     OUTBOX_BYTES_MAX,
     SEND_AGAIN_S,
+    WAITING_REQUESTS_MAX,
     ChainSegment,
     Sender,
     WaitingRead,
@@ -44,7 +44,7 @@ class NodeReads:
         reply = self._answer(stretch, request)
         if tells(reply):
             self._show(stretch, sender, reply)
-        elif request.wait_s > 0 and len(self._held) < HELD_RECORDS_MAX:
+        elif request.wait_s > 0 and len(self._held) < WAITING_REQUESTS_MAX:
             self._held.append(WaitingRead(sender, request, now + request.wait_s))
         elif _is_dirty(stretch, request.first):
             self._ask_tail(stretch, WaitingRead(sender, request, now + DIRTY_S), now)
@@ -140,5 +140,5 @@ def _is_dirty(stretch: ChainSegment, position: int) -> bool:
     return (
         stretch.committed <= position < stretch.length
         and not stretch.is_tail
-        and len(stretch.asking) < HELD_RECORDS_MAX
+        and len(stretch.asking) < WAITING_REQUESTS_MAX
     )

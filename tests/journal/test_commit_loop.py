@@ -147,7 +147,7 @@ def test_a_full_disk_is_told_once_by_a_log_too(caplog):
 
 def test_space_is_back_when_no_log_was_refused_for_a_while(caplog):
     now = 100.0
-    full = FullDisk(lambda: now, 10.0)
+    full = FullDisk(lambda: now, "logs", 10.0)
     assert full.is_quiet
     with caplog.at_level(logging.WARNING):
         full.refuse(1)

@@ -77,7 +77,7 @@ class LogOnDisk:
         self.numbers, self.lowest = {}, {}
         self.place_bytes = place_bytes
         self.loop = AtOnce()
-        self.full_disk = FullDisk(self.loop.time)
+        self.full_disk = FullDisk(self.loop.time, "logs")
         self.start()
 
     def fail(self, error):
