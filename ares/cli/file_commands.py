@@ -28,9 +28,9 @@ from ares.cli.local_files import (
 )
 from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import Show, parse_seconds, parse_size, printable, progress_bar, size
-from ares.client.local_copy import COPY_BYTES
 from ares.model.errors import AresError, BadInput, ObjectNotFound
 from ares.model.identity import FILE_DOMAINS
+from ares.platform.replacement import COPY_BYTES
 
 if TYPE_CHECKING:
     from ares.client.file import File, FileStat
@@ -654,7 +654,7 @@ def files(
 
 
 def rm(common: SharedOptions, name: Name, domain: FileDomain = None) -> None:
-    """Delete the file NAME and its blocks. RememberedBases bases of local copies are forgotten."""
+    """Delete the file NAME and its blocks. The bases of its local copies are forgotten."""
 
     async def use(manager: "Manager") -> FileAccess:
         from ares.client.local_copy import RememberedBases, cache_directory

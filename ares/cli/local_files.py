@@ -12,9 +12,8 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from ares.client.local_copy import COPY_BYTES
 from ares.model.errors import AresError, BadInput
-from ares.platform.replacement import replace_file
+from ares.platform.replacement import COPY_BYTES, replace_file
 
 STANDARD_STREAM = Path("-")
 

@@ -21,11 +21,9 @@ from ares.fragment.divide import Chunk, Content, Sizes, digest, divide
 from ares.fragment.read import FileState, Sink
 from ares.model.errors import BadInput
 from ares.platform.environment import CACHE_VARIABLE
-from ares.platform.replacement import Replacement, replace_file
+from ares.platform.replacement import COPY_BYTES, Replacement, replace_file
 
 log = logging.getLogger(__name__)
-
-COPY_BYTES = 1024 * 1024
 
 Replacing = Callable[[int], object]
 

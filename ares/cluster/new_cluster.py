@@ -106,8 +106,8 @@ _REMARKS = {
 }
 _ETCD = """
 # This etcd keeps the decisions; its endpoints are members of one etcd cluster. Clients need this
-# table, servers do not talk to etcd. Further keys: prefix = "/ares", the begin of all keys in the
-# etcd; ca = "pem/ca.pem" for TLS; certificate and key for an etcd that asks clients for a
+# table, servers do not talk to etcd. Further keys: prefix = "/ares", the beginning of all keys in
+# the etcd; ca = "pem/ca.pem" for TLS; certificate and key for an etcd that asks clients for a
 # certificate; user = "ares" and password = "secrets/etcd.password", a file of mode 600.
 """
 _AUTOPILOT = """

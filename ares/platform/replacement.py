@@ -6,6 +6,9 @@ from pathlib import Path
 
 from ares.platform.trusted_files import MADE_FOR_ALL, sync
 
+COPY_BYTES = 1024 * 1024
+"""Bytes of a piece when a file is copied."""
+
 
 class Replacement:
     """A new file beside ``path``, which takes the place of the file at ``path`` at the end.

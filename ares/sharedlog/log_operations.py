@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ares.engine.effects import Announce, Gather, Operation, Pause, Report
-from ares.engine.phases import RECONFIGURE, phase
+from ares.engine.phases import READ_OBJECT, RECONFIGURE, phase
 from ares.model.configuration import Configuration, Status, Successor, latest
 from ares.model.errors import (
     BadInput,
@@ -190,6 +190,7 @@ class LogOperations:
 
     # -- reads -------------------------------------------------------------------------------------
 
+    @phase(READ_OBJECT)
     def read(
         self, position: int, uncommitted: bool = False, from_tail: bool | None = None
     ) -> Operation[bytes]:

@@ -74,7 +74,7 @@ class MoveRun(Struct, frozen=True):
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Path]:
-    """MoveRun ten servers, of which a domain has five, and a consensus member."""
+    """Run ten servers, of which a domain has five, and a consensus member."""
     with local_cluster(2 * MOVING_SERVERS, "abd", consensus=1) as file:
         yield file
 

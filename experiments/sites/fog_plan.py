@@ -1,4 +1,4 @@
-"""FogExtent of the study's measurements at each scale: numbers only."""
+"""Extent of the study's measurements at each scale: numbers only."""
 
 from collections.abc import Iterator
 from typing import Any

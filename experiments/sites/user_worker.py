@@ -1,8 +1,8 @@
 """The process of a client, in the network of a site's users.
 
-    python -m experiments.sites.user_worker      # started by users.py
+    python -m experiments.sites.user_worker      # started by site_users.py
 
-The process reads an WorkerOpening, connects, and carries out Orders sequentially until its input
+The process reads a WorkerOpening, connects, and carries out Orders sequentially until its input
 ends.
 """
 

@@ -425,6 +425,16 @@ def test_importing_a_part_loads_no_adapter(module):
     assert shown.stdout.split() == []
 
 
+def test_a_help_page_loads_no_protocol():
+    """A machine whose erasure coding is broken prints help and figures nevertheless."""
+    parts = ("ares.dap", "ares.engine", "ares.fragment", "ares.registers", "pyeclib")
+    program = (
+        f"import sys, ares.cli.main; print(*[each for each in {parts} if each in sys.modules])"
+    )
+    shown = subprocess.run(python("-c", program), capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == []
+
+
 def test_the_subprocess_would_show_an_adapter():
     program = (
         "import sys, ares.net.libzmq; print(*[name for name in ('zmq',) if name in sys.modules])"

@@ -63,7 +63,7 @@ function paintVerdict() {
   show("verdict-sentence", verdict().replace(/^./, (letter) => letter.toUpperCase()));
   show("verdict-ranking", RANKED.map((each) => make("li", {}, make("b", {}, each.store), make("span", { class: "speed", "aria-hidden": "true" }, make("span", { style: bar(each) })), make("span", {}, words(each)))));
   show("verdict-hint", RANKED.length ? `Longer bars are faster. Only what was measured with the same settings is compared; what a store promises is not.${SELDOM.length
-    ? ` MeasuredWorkload in few comparisons, so not ranked: ${SELDOM.map((each) => each.store).join(", ")}.` : ""}` : "");
+    ? ` Measured in few comparisons, so not ranked: ${SELDOM.map((each) => each.store).join(", ")}.` : ""}` : "");
   const shown = COMPARED.slice(0, COMPARED_MAX);
   $("verdict-comparisons").hidden = !shown.length;
   show("verdict-compared", shown.map(({ title, link, settings, order }) => make("li", {}, make("a", { href: address({ ...link, show: "figures" }) }, title), ` (${plural(settings, "setting")}): `,
