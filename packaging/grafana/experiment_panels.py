@@ -5,7 +5,17 @@
 
 from typing import Any
 
-from panels import GREEN, YELLOW, Panel, Row, dashboard, datasource, one_of, panels, query_variable
+from panels import (
+    GREEN,
+    YELLOW,
+    Panel,
+    PanelRow,
+    dashboard,
+    datasource,
+    one_of,
+    panels,
+    query_variable,
+)
 
 
 def chosen(*more: str) -> str:
@@ -26,7 +36,7 @@ OK = '"count" = 1'
 """The filter of successful operations: latencies of failed operations have no meaning."""
 
 EXPERIMENTS = (
-    Row(
+    PanelRow(
         "What was chosen",
         (
             Panel(
@@ -73,7 +83,7 @@ EXPERIMENTS = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "By algorithm and $parameter",
         (
             Panel(
@@ -162,7 +172,7 @@ EXPERIMENTS = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Over time",
         (
             Panel(

@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from panels import GREEN, RED, YELLOW, Panel, Row, dashboard, datasource, panels, query_variable
+from panels import (
+    GREEN,
+    RED,
+    YELLOW,
+    Panel,
+    PanelRow,
+    dashboard,
+    datasource,
+    panels,
+    query_variable,
+)
 
 
 def of_server(expression: str) -> str:
@@ -54,7 +64,7 @@ SERVERS_DOWN = f'(count(up{JOB[:-1]}, role="server"}} == 0) or vector(0))'
 SERVERS_WEAK = f'(count(ares_serving{JOB[:-1]}, role="server"}} == 0) or vector(0))'
 
 LIVE = (
-    Row(
+    PanelRow(
         "Now",
         (
             Panel(
@@ -119,7 +129,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Latency, at the servers",
         (
             Panel(
@@ -163,7 +173,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Traffic",
         (
             Panel(
@@ -223,7 +233,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Quorum",
         (
             Panel(
@@ -247,7 +257,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Disks",
         (
             Panel(
@@ -295,7 +305,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Objects and moves",
         (
             Panel(
@@ -342,7 +352,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Logs",
         (
             Panel(
@@ -395,7 +405,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Autopilot, in the consensus member that leads",
         (
             Panel(
@@ -429,7 +439,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Consensus",
         (
             Panel(
@@ -467,7 +477,7 @@ LIVE = (
             ),
         ),
     ),
-    Row(
+    PanelRow(
         "Processes",
         (
             Panel(
