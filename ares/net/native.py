@@ -193,7 +193,11 @@ class _ZmtpLink(Link):
             and connection.send((frame,))
         )
 
-    def _transmit(self, connection: ZmtpConnection, messages: Sequence[AnyMessage]) -> None:
+    def _transmit(self, connection: ZmtpConnection, messages: Sequence[AnyMessage]) -> bool:
+        """Send ``messages``; return whether the connection took all. The rest waits.
+
+        An ending connection takes none: its loss, which comes next, begins another.
+        """
         taken = 0
         for count, frames in batches(messages):
             if connection.slow or not connection.send(frames):
@@ -206,6 +210,7 @@ class _ZmtpLink(Link):
             self._forget_arrived(connection)
             end, sent = connection.sent_bytes, messages[:taken]
             self._leaving.update((message.call, end) for message in sent if is_large(message))
+        return taken == len(messages)
 
     def _begin_connecting(self, pause_s: float) -> None:
         self._connecting = tasks.begin(self._connect(pause_s), "connecting to a server")
@@ -277,8 +282,9 @@ class _ZmtpLink(Link):
             if raw is not None and self._loop.time() - self._slow_since > SLOW_LINK_S:
                 _bound_unsent(connection, raw, SLOW_LINK_UNSENT_BYTES)
             self._slow_since = 0.0
-        while self._waiting and not connection.slow and connection.ready:
-            self._transmit(connection, self._waiting.take_next())
+        while self._waiting and not connection.slow:
+            if not self._transmit(connection, self._waiting.take_next()):
+                break
 
     def sending(self, call: CallId) -> bool:
         """Return whether a large request waits here, or has not wholly arrived at the server."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
-from ares.model.messages import Element, PutData
+from ares.model.messages import AnyMessage, Element, PutData
 from ares.model.tag import Tag
 from ares.model.units import MIB
 from ares.net.native import LINK_UNSENT_BYTES, SLOW_LINK_S, SLOW_LINK_UNSENT_BYTES, ZmtpConnections
@@ -92,3 +92,29 @@ async def test_few_bytes_stay_unsent_only_after_a_server_was_slow(our_server: Zm
     await server.listener.close()
     await until(lambda: client.connections._links[S0]._latest.transport.is_closing())
     assert client.connections._links[S0]._slow_since == 0.0
+
+
+async def test_messages_wait_for_a_new_connection_while_one_ends(
+    our_server: ZmqWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the server's end of a connection and its loss no message leaves, and none is lost."""
+    server = await our_server.serve()
+    client = our_server.connect(server)
+    if not isinstance(client.connections, ZmtpConnections):
+        pytest.skip("libzmq ends its connections by itself")
+    await client.ask(S0, [get_tag(1)])
+    link = client.connections._links[S0]
+    attempts: list[int] = []
+    take_next = link._waiting.take_next
+
+    def counted() -> list[AnyMessage]:
+        attempts.append(1)
+        assert len(attempts) < 100, "the loop never ends"
+        return take_next()
+
+    monkeypatch.setattr(link._waiting, "take_next", counted)
+    link._latest.transport.close()
+    client.connections.post(S0, [get_tag(2)])
+    client.connections.post(S0, [get_tag(3)])
+    await until(lambda: {2, 3} <= client.calls())
+    assert len(attempts) < 10
