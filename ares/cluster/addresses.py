@@ -14,7 +14,7 @@ def split_address(address: str, port_min: int = 1) -> tuple[str, int]:
     """
     host, _, port = address.rpartition(":")
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", host) or not re.fullmatch(r"[0-9]{1,9}", port):
-        raise BadInput(f"expected host:port, found {address!r}")
+        raise BadInput(f"expected host:port, found {address!r}; IPv4, such as 127.0.0.1:7000")
     if not port_min <= int(port) <= PORT_MAX:
         raise BadInput(f"expected a port from {port_min} to {PORT_MAX}, found {address!r}")
     return host, int(port)

@@ -30,12 +30,13 @@ from ares.fragment.block import (
 from ares.fragment.divide import DIGEST_BYTES, Sizes
 from ares.model.errors import BadBlock, BadInput
 from ares.model.identity import KEY_BYTES_MAX
+from ares.model.numbers import INSTANT_MAX
 from ares.model.tag import TAG_ZERO, Tag
 
 words = st.integers(0, 2**64 - 1)
 tags = st.builds(Tag, words, words)
 ids = st.builds(BlockId, words, words)
-seconds = st.integers(0, 2**40)
+seconds = st.integers(0, INSTANT_MAX)
 parts = st.builds(
     KnownBlock,
     ids,

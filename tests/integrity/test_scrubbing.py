@@ -260,7 +260,7 @@ async def test_it_begins_by_itself_when_it_is_time(tmp_path, monkeypatch):
     """
     monkeypatch.setattr(scrubbing, "SCRUB_LOOK_S", 0.01)
     monkeypatch.setattr(scrubbing, "FIRST_AFTER_S", 0.0)
-    cluster, begun_s = IntegrityCluster(tmp_path, "abd", every_s=3600.0), time.time()
+    cluster, begun_s = IntegrityCluster(tmp_path, "abd", every_s=3600.0), int(time.time())
 
     def noted_s(server):
         noted = tmp_path / f"{server}.scrubbed"

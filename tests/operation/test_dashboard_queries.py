@@ -356,13 +356,13 @@ def test_what_the_importer_writes_is_what_panels_ask_for() -> None:
     }
     written = {
         "run",
-        *influx._RUN[1:],
+        *influx._RUN_TAGS[1:],
         "level",
         "op",
         "client",
         "count",
         "ok",
         "size",
-        *influx._FIELDS,
+        *influx._POINT_FIELDS,
     }
     assert quoted <= written, quoted - written
