@@ -26,9 +26,9 @@ def test_the_table_is_there_or_a_remark(tmp_path: Path) -> None:
     assert "# [autopilot]\n# after_s = 60\n" in text
     for remark in (
         "# [autopilot]",
-        "# after_s",
-        "# every_s",
-        "# bytes_per_s",
+        "# after_s =",
+        "# every_s =",
+        "# bytes_per_s =",
         "# mirror_every_s =",
     ):
         text = text.replace(remark, remark.removeprefix("# "))
