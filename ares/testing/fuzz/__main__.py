@@ -2,4 +2,5 @@
 
 from ares.testing.fuzz.fuzz import main
 
-main()
+if __name__ == "__main__":
+    main()

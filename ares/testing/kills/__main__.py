@@ -2,4 +2,5 @@
 
 from ares.testing.kills.kills import main
 
-main()
+if __name__ == "__main__":
+    main()
