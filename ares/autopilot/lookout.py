@@ -15,9 +15,9 @@ from typing import NamedTuple
 from ares.autopilot.handover import Notebook
 from ares.client.manager import Manager
 from ares.cluster.tables import AutopilotSettings
+from ares.metrics import AutopilotCounters
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName, ServerId
-from ares.platform.metrics import AutopilotCounters
 from ares.reconfig.mover import MoveOptions
 
 REMOTE_S = 10.0

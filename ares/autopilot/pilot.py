@@ -45,12 +45,12 @@ from ares.client.domain_directory import DESCRIBE_S
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
 from ares.consensus.port import NoNotes, Notes
+from ares.metrics import AutopilotCounters
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY_PREFIX, ConfigurationId, DomainName, ServerId
 from ares.model.messages import FollowReport
 from ares.platform import tasks
-from ares.platform.metrics import AutopilotCounters
 from ares.reconfig.mover import MoveOptions, Progress
 from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.reconfig.throttle import Throttle

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ares.consensus.port import Consensus, Notes
 from ares.consensus.raft.member import RaftMember
+from ares.metrics import AutopilotCounters
 from ares.model.errors import AresError, BadInput, ConsensusUnavailable, StoreFailed
 from ares.model.identity import DOMAIN_BYTES_MAX, is_domain_name
 from ares.model.messages import (
@@ -37,7 +38,6 @@ from ares.model.messages import (
 from ares.net.port import Listener, Sender
 from ares.platform import tasks
 from ares.platform.json_logs import set_level
-from ares.platform.metrics import AutopilotCounters
 from ares.platform.release import version
 from ares.security.roles import Admission
 

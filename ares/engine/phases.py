@@ -1,7 +1,7 @@
 """The names of an operation's phases in traces, given to the functions of the protocol.
 
-The names are the names of the papers' figures (ARES II, Figs. 2-16). A function keeps its name in
-traces when it is renamed, and an operation without a recording pays nothing for it.
+The names come from the papers' figures (ARES II, Figs. 2-16). A renamed function keeps its phase in
+traces. An operation without a recording runs no code for phases.
 """
 
 from collections.abc import Callable
@@ -32,13 +32,13 @@ CHAIN = "Chain"
 """The wait for the servers of a log's chain."""
 
 PHASES: dict[CodeType, str] = {}
-"""The name of the phase that a function's generators are, by the function's code."""
+"""Names of phases by the code of the functions whose generators run them."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def phase(name: str) -> Callable[[Function], Function]:
-    """Return a decorator that gives a function's generators a name in traces."""
+    """Return a decorator that names the phase of a function's generators."""
 
     def give_name(function: Function) -> Function:
         PHASES[cast(FunctionType, function).__code__] = name

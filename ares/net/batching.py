@@ -25,6 +25,7 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING
 
+from ares.metrics import ListenerTraffic
 from ares.model.codec import (
     BATCH_BYTES_MAX,
     DETACHED_BYTES_MIN,
@@ -53,7 +54,6 @@ from ares.model.messages import (
 from ares.model.work import REQUEST_WORK, TURN_WORK, Meter
 from ares.net.port import Came, DeliverFrames, Handle, Sender
 from ares.platform.json_logs import is_worth_a_line
-from ares.platform.metrics import ListenerTraffic
 
 if TYPE_CHECKING:
     from ares.compiled import ServedTurn

@@ -27,6 +27,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
+from ares.metrics import ListenerTraffic
 from ares.model.codec import FRAME_BYTES_MAX, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
@@ -42,7 +43,6 @@ from ares.net.batching import (
 )
 from ares.net.links import Link, LinkedConnections
 from ares.net.port import Handle, Sender
-from ares.platform.metrics import ListenerTraffic
 from ares.security.clients_file import KeyedSender, Lock
 
 DRAIN_BATCHES_MAX = 64

@@ -24,6 +24,7 @@ from functools import partial
 
 from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
+from ares.metrics import ListenerTraffic
 from ares.model.codec import Frame, Outgoing
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage
@@ -54,7 +55,6 @@ from ares.net.zmtp.frames import (
 )
 from ares.platform import tasks
 from ares.platform.json_logs import is_worth_a_line
-from ares.platform.metrics import ListenerTraffic
 from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey
 

@@ -8,9 +8,9 @@ libzmq is loaded only where it is used.
 from typing import TYPE_CHECKING
 
 from ares.cluster.tables import Limits, TransportName
+from ares.metrics import ListenerTraffic
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.port import Connections
-from ares.platform.metrics import ListenerTraffic
 from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey
 

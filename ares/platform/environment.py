@@ -1,19 +1,19 @@
 """Names of the environment variables of ares.
 
-A variable of another program, as OTEL_SERVICE_NAME, is named in the one module that reads it.
+Variables of other programs, such as OTEL_SERVICE_NAME, are named in the modules that read them.
 """
 
 CLUSTER_VARIABLE = "ARES_CLUSTER"
-"""The cluster file, where no option names it."""
+"""Path of the cluster file for commands without the option."""
 
 KEY_VARIABLE = "ARES_KEY"
-"""The file with the client's secret key."""
+"""Path of the file with the client's secret key."""
 
 SITE_VARIABLE = "ARES_SITE"
-"""The client's site."""
+"""Site of the client."""
 
 CACHE_VARIABLE = "ARES_CACHE"
-"""The directory of remembered copies, or `off`."""
+"""Directory of remembered copies, or `off`."""
 
 PURE_VARIABLE = "ARES_PURE"
-"""Whether all work is done in Python, although there is a compiled core: any text but 0."""
+"""Switch that leaves the compiled core aside: any text except 0."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ares.metrics import Histogram, ListenerTraffic
 from ares.model.errors import ConsensusUnavailable
 from ares.net.batching import BatchListener
-from ares.platform.metrics import Histogram, ListenerTraffic
 from ares.server.http_pages import PLAIN_TYPE, HttpPage, HttpStatus
 
 if TYPE_CHECKING:

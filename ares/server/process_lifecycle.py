@@ -40,6 +40,7 @@ from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
 from ares.consensus.port import Consensus, Notes
+from ares.metrics import ListenerTraffic
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError, BadInput, DirectoryLost
 from ares.model.identity import ClientId, ObjectName, ServerId
@@ -50,7 +51,6 @@ from ares.platform import json_logs, tasks
 from ares.platform import systemd as service_manager
 from ares.platform.loop import run
 from ares.platform.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
-from ares.platform.metrics import ListenerTraffic
 from ares.platform.release import version
 from ares.platform.trusted_files import let_nobody_else_write
 from ares.security.certificates import Signer, Verifier

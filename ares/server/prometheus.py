@@ -1,6 +1,6 @@
 """Numbers of this process in the format of Prometheus.
 
-The page is made on request, out of counts kept anyway (ares/platform/metrics.py). No label ever has
+The page is made on request, out of counts kept anyway (ares/metrics.py). No label ever has
 a value chosen by a client: the names of domains and objects are for `ares-cli status`, and may be
 millions.
 """
@@ -15,9 +15,9 @@ from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ares import compiled
+from ares.metrics import AutopilotCounters, Histogram, ListenerTraffic, Vitals
 from ares.model.messages import ConsensusDescription, DiskUsage
 from ares.platform import tasks
-from ares.platform.metrics import AutopilotCounters, Histogram, ListenerTraffic, Vitals
 from ares.platform.release import version
 from ares.sharedlog.log_state import LogTotals
 

@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 
-from ares.platform.metrics import Histogram
+from ares.metrics import Histogram
 
 PROBE_EVERY_S = 0.1
 """Time between two probes. A probe takes 0.1 to 0.2 ms of processor time."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ares import compiled
+from ares.metrics import ListenerTraffic
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
 from ares.model.identity import ServerId
 from ares.net.port import Connections, Listener
 from ares.platform import tasks
-from ares.platform.metrics import ListenerTraffic
 from ares.replica.configuration_state import Clock, no_clock
 from ares.replica.replica import Replica
 from ares.security.roles import Admission

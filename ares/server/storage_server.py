@@ -27,6 +27,7 @@ import msgspec
 
 from ares import compiled
 from ares.compiled import ServedTurn
+from ares.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic, Vitals, holding
 from ares.model.codec import Encoded, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
@@ -61,7 +62,6 @@ from ares.model.work import ENTRY_BYTES_MIN, Meter
 from ares.net.port import Came, Handle, Intake, Loop, Sender
 from ares.platform.json_logs import set_level
 from ares.platform.memory import memory_bytes
-from ares.platform.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic, Vitals, holding
 from ares.platform.release import version
 from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
 from ares.replica.facts import Fact

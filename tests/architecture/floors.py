@@ -18,7 +18,7 @@ PURE = ("model", "engine", "dap", "reconfig", "replica", "registers", "fragment"
 
 PACKAGES = (
     *PURE,
-    *("platform", "compiled", "security", "cluster", "net", "store"),
+    *("platform", "compiled", "metrics", "security", "cluster", "net", "store"),
     *("consensus", "tracing", "results"),
     *("client", "autopilot", "server", "filesystem", "testing", "cli"),
     *("__main__", "__init__"),

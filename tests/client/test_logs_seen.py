@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from ares.cli.observe.domain_survey import survey
 from ares.cli.observe.observed_chains import chains_seen
+from ares.metrics import DISK_S_BUCKETS, Histogram
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ServerId
 from ares.model.log_messages import Append, Seal
 from ares.model.messages import Introduce
-from ares.platform.metrics import DISK_S_BUCKETS, Histogram
 from ares.reconfig.throttle import Throttle
 from ares.replica.replica import Replica
 from ares.server.prometheus import of_server, render

@@ -17,9 +17,9 @@ from ares import compiled
 from ares.cli.main import _print_version
 from ares.cli.status_command import _cores, _server_data
 from ares.compiled import PYTHON_CORE, RUST_CORE
+from ares.metrics import REPLY_S_BUCKETS, Histogram
 from ares.model.messages import Description
 from ares.platform.interpreter import python
-from ares.platform.metrics import REPLY_S_BUCKETS, Histogram
 from ares.server.prometheus import of_process, render
 from ares.server.storage_server import StorageServer
 from tests.journal.journal_node import plain, requests

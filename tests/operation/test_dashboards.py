@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.model.messages import ConsensusDescription, DiskUsage, GetTag
-from ares.platform.interpreter import python
-from ares.platform.metrics import (
+from ares.metrics import (
     DISK_S_BUCKETS,
     REPLY_S_BUCKETS,
     AutopilotCounters,
     Histogram,
     ListenerTraffic,
 )
+from ares.model.messages import ConsensusDescription, DiskUsage, GetTag
+from ares.platform.interpreter import python
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
 from ares.sharedlog.log_state import LogTotals

@@ -1,11 +1,19 @@
 """The counts, and the page that shows them to Prometheus.
 
-See ares/platform/metrics.py, ares/server/prometheus.py.
+See ares/metrics.py, ares/server/prometheus.py.
 """
 
 import pytest
 from msgspec.structs import replace
 
+from ares.metrics import (
+    DISK_S_BUCKETS,
+    REPLY_S_BUCKETS,
+    AutopilotCounters,
+    Histogram,
+    ListenerTraffic,
+    holding,
+)
 from ares.model.codec import encode
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.messages import (
@@ -19,14 +27,6 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.net.batching import BatchListener
-from ares.platform.metrics import (
-    DISK_S_BUCKETS,
-    REPLY_S_BUCKETS,
-    AutopilotCounters,
-    Histogram,
-    ListenerTraffic,
-    holding,
-)
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
 from tests.journal.journal_node import INITIAL, NEXT, PHOTOS, plain, put, requests

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from ares.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic
 from ares.model.errors import ConsensusUnavailable
 from ares.model.messages import ConsensusDescription
 from ares.net.transports import listener_at
-from ares.platform.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic
 from ares.server import monitor as monitoring
 from ares.server.monitor import Monitor, WatchedMember, WatchedServer
 from ares.server.storage_server import StorageServer

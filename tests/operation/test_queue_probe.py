@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ares.platform.metrics import REPLY_S_BUCKETS, Histogram
+from ares.metrics import REPLY_S_BUCKETS, Histogram
 from ares.server.queue_probe import MISSED_MAX, PROBE_EVERY_S, QueueProbe
 from tests.process.command_line import running_cluster
 

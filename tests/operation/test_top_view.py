@@ -20,6 +20,7 @@ from ares.cli.observe.top_figures import (
 from ares.cli.observe.top_history import HISTORY_STEPS_MAX, SERIES, TopHistory, sparkline
 from ares.cli.observe.top_lines import header, line
 from ares.cli.observe.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
+from ares.metrics import REPLY_S_BUCKETS, ListenerTraffic
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.messages import (
@@ -34,7 +35,6 @@ from ares.model.messages import (
     ServerWork,
     TagReply,
 )
-from ares.platform.metrics import REPLY_S_BUCKETS, ListenerTraffic
 
 SERVERS = tuple(
     Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5)

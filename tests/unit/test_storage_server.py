@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ares.metrics import ListenerTraffic
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN
@@ -22,7 +23,6 @@ from ares.model.messages import (
     Reason,
     Refused,
 )
-from ares.platform.metrics import ListenerTraffic
 from ares.replica.replica import Replica
 from ares.server.storage_process import ServingParts, run_server
 from ares.server.storage_server import ServerParts, StorageServer, memory_bytes

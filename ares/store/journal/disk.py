@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ares.metrics import DISK_S_BUCKETS, Histogram
 from ares.platform import trusted_files
-from ares.platform.metrics import DISK_S_BUCKETS, Histogram
 
 BUFFERS_MAX = 512
 """Most buffers in a system call; Linux takes 1024."""
