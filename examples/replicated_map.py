@@ -14,7 +14,7 @@ import ares
 
 
 class ReplicatedMap:
-    """``content``: the map as the entries below ``position`` made it."""
+    """A map: ``content`` is the result of the entries below ``position``."""
 
     def __init__(self, store, log):
         self.content, self.position = {}, 0
@@ -38,7 +38,7 @@ class ReplicatedMap:
                     self.position = int(newest.removeprefix(self._snapshots))
 
     async def get(self, key):
-        """Linearizable: it knows everything that was set before it was asked."""
+        """Return the value of ``key``; linearizable: all earlier changes count."""
         await self._reach(await self._log.tail())
         return self.content.get(key)
 
@@ -54,7 +54,7 @@ class ReplicatedMap:
                 return value
 
     async def snapshot(self):
-        """Keep the map as it is now, and give up the entries that made it."""
+        """Store the present map as a snapshot, and trim the entries below it."""
         position, content = self.position, json.dumps(self.content)
         await self._store.write(f"{self._snapshots}{position:020}", content.encode())
         await self._log.trim(position)

@@ -1,7 +1,7 @@
 """Consensus inside a process: the decision table without replication.
 
-For tests, simulation and trials. Several clients share a :class:`LocalConsensus`; its decisions end
-with it.
+For tests, simulation and trials. Several clients share a :class:`LocalConsensus`. The decisions are
+lost with the process.
 """
 
 from ares.model.configuration import Configuration

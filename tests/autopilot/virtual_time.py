@@ -1,4 +1,4 @@
-"""An event loop whose clock stands still while something is to do, and jumps to the next timer."""
+"""An event loop whose clock stands still during work, and jumps to the next timer."""
 
 import asyncio
 import heapq
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A clock whose hours pass as fast as their work; no code may wait for other processes."""
+    """A loop with a virtual clock; tests must not wait for other processes."""
 
     _ready: Any
     _scheduled: Any
