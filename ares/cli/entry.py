@@ -7,6 +7,7 @@ standard stream.
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ def main() -> None:
     interrupt = signal.getsignal(signal.SIGINT)
     _end_silently()
     open_standard_streams()
+    drop_odd_sizes()
     process = _process(sys.argv[1:])
     status = _run_command(interrupt) if process is None else _run_process(process)
     sys.exit(status if _flushed() else status or 1)
@@ -91,6 +93,16 @@ def open_standard_streams() -> None:
     sys.stderr = sys.stderr or _failing("w", os.O_RDONLY)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def drop_odd_sizes() -> None:
+    """Drop COLUMNS and LINES of the environment unless they are the numbers of a terminal.
+
+    A table of 10**30 columns fits into no memory.
+    """
+    for name in ("COLUMNS", "LINES"):
+        if re.fullmatch("[0-9]{1,4}", os.environ.get(name, "")) is None:
+            os.environ.pop(name, None)
 
 
 def _failing(use: Literal["r", "w"], mode: int) -> TextIO:

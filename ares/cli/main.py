@@ -238,6 +238,8 @@ def run(arguments: Sequence[str], ending: TerminationHandler | None = None) -> i
             status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         return told(error, as_json, interrupted)
+    except SystemExit:  # of rich, for an output without a reader: only the status is left
+        return STATUS_FAILED
     if status == STATUS_INTERRUPTED:
         return _fail(CUT_SHORT, "Interrupted", interrupted.status, as_json)
     return status if isinstance(status, int) else 0

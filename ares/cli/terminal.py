@@ -1,6 +1,7 @@
 """Words typed and shown on a terminal: amounts, names, and the progress of a long command."""
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -68,7 +69,8 @@ Show = Callable[[str, int, int, str], None]
 def progress_bar(stage: str) -> Iterator[Show]:
     """Show the progress on stderr, if stderr is a terminal.
 
-    The yielded function takes a stage, the done amount, the total (0: not known yet), and a text.
+    FORCE_COLOR makes no terminal of a file. The yielded function takes a stage, the done amount,
+    the total (0: not known yet), and a text.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -82,7 +84,7 @@ def progress_bar(stage: str) -> Iterator[Show]:
         TimeElapsedColumn(),
     )
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        *columns, console=console, transient=True, disable=not sys.stderr.isatty()
     ) as bar:
         task = bar.add_task(stage, total=None, text="")
         yield lambda stage, done, total, text: bar.update(

@@ -219,6 +219,31 @@ def test_output_to_a_full_device_or_a_pipe_that_nobody_reads(cli: Cli) -> None:
             assert done.returncode == 1 or ">(" in where, (words, where, done)
 
 
+def test_forced_colours_into_pipes_without_readers(cli: Cli, runner: CommandRunner) -> None:
+    """No progress bar is drawn into a file, and a lost output ends no command in Python's way."""
+    for words in (["log", "append", "events", "--lines"], ["status"], ["put", "/etc/passwd", "a"]):
+        case = Case(
+            ["-c", str(cli.settings.path), *words],
+            {"FORCE_COLOR": "1"},
+            ("broken", "broken", "broken"),
+            "utf-8",
+        )
+        assert not wrong(outcome := runner.run(case)), (words, outcome)
+
+
+@pytest.mark.parametrize("columns", ["9" * 30, "-1", "0", "x"])
+def test_a_width_that_no_terminal_has(cli: Cli, runner: CommandRunner, columns: str) -> None:
+    for words in (["status"], ["top", "--once"], ["put", "/etc/passwd", "a"], ["--help"]):
+        case = Case(
+            ["-c", str(cli.settings.path), *words] if words != ["--help"] else words,
+            {"COLUMNS": columns},
+            ("usual", "usual", "usual"),
+            "utf-8",
+        )
+        assert not wrong(outcome := runner.run(case)), (words, outcome)
+        assert outcome.status == 0, (words, outcome)
+
+
 def test_what_an_encoding_lacks_is_written_with_backslashes(cli: Cli) -> None:
     cli.ok("write", "日本", stdin=b"value")
     assert (
