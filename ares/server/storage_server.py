@@ -60,6 +60,7 @@ from ares.model.messages import (
 )
 from ares.model.work import ENTRY_BYTES_MIN, Meter
 from ares.net.port import Came, Handle, Intake, Loop, Sender
+from ares.platform import tasks
 from ares.platform.json_logs import set_level
 from ares.platform.memory import memory_bytes
 from ares.platform.release import version
@@ -262,8 +263,13 @@ class StorageServer:
         served.handled_s = time.perf_counter() - served.batch_s
         if len(replies) > before:
             replies[-1] = served.answered(replies[-1], served.handled_s)
-            self.traced(served)
+            self._trace(served)
         return goes_on
+
+    def _trace(self, served: Served) -> None:
+        """Report a traced request. An error of the tracer is no error of the disk."""
+        with tasks.supervised("trace of a request"):
+            self.traced(served)
 
     def _take(
         self,
@@ -586,7 +592,7 @@ class StorageServer:
             self._respond(sender, replies)
         self._count(synced)
         for _, _, served in synced.traced:
-            self.traced(served)
+            self._trace(served)
 
     def _count(self, synced: GroupCommit) -> None:
         """Count the waiting time of the replies sent just now."""

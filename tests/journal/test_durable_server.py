@@ -5,9 +5,11 @@ Replies wait for the disk only if necessary.
 
 import asyncio
 import contextlib
+import errno
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
@@ -27,6 +29,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.units import KIB
+from ares.platform import tasks
 from ares.reconfig.view import Switches
 from ares.replica import group_commit
 from ares.server.storage_process import ServingParts, run_server
@@ -89,6 +92,26 @@ async def test_what_needs_not_wait(waiting):
     assert waiting.calls(
         *quick, put("old", 1, b"x"), GetTag(5, b"unknown", "new"), GetHint(6, "d")
     ) == [1, 2, 3, 4, 7, 5, 6]
+    assert await waiting.synced() == [7]
+
+
+async def test_an_error_of_a_tracer_is_no_error_of_the_disk(waiting, monkeypatch):
+    """The trace is lost; the requests are answered at once or after the commit, as without it."""
+    counts = tasks.failures.counts
+    before, traced = counts["trace of a request"], []
+
+    def fail(served):
+        traced.append(served.kind)
+        raise OSError(errno.ENOSPC, "no space for traces")
+
+    monkeypatch.setattr(waiting.host, "traced", fail)
+    quick = structs.replace(GetTag(1, INITIAL.id, "old"), trace=b"t" * 26)
+    slow = structs.replace(put("new", 1, b"x"), trace=b"t" * 26)
+    assert waiting.calls(quick, slow) == [1]
+    assert await waiting.synced() == [7]
+    assert traced == ["GetTag", "PutData"]
+    assert counts["trace of a request"] == before + 2
+    assert waiting.calls(put("newer", 1, b"x")) == []
     assert await waiting.synced() == [7]
 
 
