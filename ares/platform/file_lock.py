@@ -1,24 +1,37 @@
-"""Locks of files and directories between processes; a lock ends with its process at the latest."""
+"""Locks of files and directories between processes; a lock ends with its process at the latest.
+
+Children of a process do not inherit the locks.
+"""
 
 import fcntl
 import os
 from pathlib import Path
 
 
-def take_lock(path: Path, *, make: bool = False, wait: bool = False) -> int | None:
-    """Return a descriptor that holds the only lock of a file or directory until it is closed.
+def take_lock(path: Path, *, make: bool = False) -> int | None:
+    """Return a descriptor that holds the only lock of a file until the descriptor is closed.
 
-    ``make``: open a file for writes, and make an absent file. ``wait``: wait while another process
-    has the lock, instead of returning None. Children of this process do not inherit the lock.
-    Raises OSError.
+    Returns None if another process holds the lock. ``make``: open the file for writes, and make an
+    absent file. Raises OSError.
     """
-    flags = os.O_CLOEXEC | (os.O_RDWR | os.O_CREAT if make else os.O_RDONLY)
-    descriptor = os.open(path, flags, 0o600)
+    flags = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return _locked(os.open(path, flags | os.O_CLOEXEC, 0o600), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(descriptor)
         return None
+
+
+def lock_directory(path: Path) -> int:
+    """Wait for the only lock of a directory; return a descriptor that holds it until closed.
+
+    Raises OSError, at once for a file or a named pipe.
+    """
+    return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), fcntl.LOCK_EX)
+
+
+def _locked(descriptor: int, operation: int) -> int:
+    try:
+        fcntl.flock(descriptor, operation)
     except BaseException:
         os.close(descriptor)
         raise

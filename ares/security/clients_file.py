@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ares.model.errors import BadInput
 from ares.model.messages import Role
-from ares.platform.file_lock import take_lock
+from ares.platform.file_lock import lock_directory
 from ares.platform.json_logs import is_worth_a_line
 from ares.platform.named_files import NotToml, parse_toml, read_named
 from ares.platform.replacement import replace_durably
@@ -156,12 +156,11 @@ def alone(path: Path) -> Iterator[None]:
     Raises :class:`BadInput` if the file's directory is missing.
     """
     try:
-        lock = take_lock(path.parent, wait=True)
+        lock = lock_directory(path.parent)
     except OSError as error:
         raise BadInput(
             f"{path.parent}: {error.strerror}: the keys are managed where the cluster was made"
         ) from error
-    assert lock is not None, "it waited"
     try:
         yield
     finally:

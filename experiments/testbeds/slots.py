@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.errors import AresError, BadInput
-from ares.platform.file_lock import take_lock
+from ares.platform.file_lock import lock_directory, take_lock
 from ares.platform.replacement import replace_file
 from ares.testing import namespaces
 from ares.testing.namespaces import NamespaceFailed
@@ -95,8 +95,7 @@ class Slot:
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """Lock PLACE. Make an absent directory, and remove an empty directory at the end."""
-    directory = take_lock(PLACE.parent, wait=True)
-    assert directory is not None, "it waited"
+    directory = lock_directory(PLACE.parent)
     try:
         PLACE.mkdir(mode=0o700, exist_ok=True)
         yield

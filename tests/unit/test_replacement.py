@@ -3,15 +3,18 @@
 import os
 import stat
 import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ares.cluster.addresses import split_address
 from ares.model.errors import BadInput
-from ares.platform.file_lock import take_lock
+from ares.platform.file_lock import lock_directory, take_lock
 from ares.platform.interpreter import python
 from ares.platform.replacement import Replacement, replace_durably, replace_file
+from ares.security.clients_file import alone
 
 
 def mode_of(path: Path) -> int:
@@ -62,7 +65,7 @@ def test_a_file_that_cannot_be_made_is_named_and_not_its_temporary_file(tmp_path
 @pytest.mark.parametrize("place", ["file", "directory"])
 def test_a_lock_has_one_holder_and_ends_with_it(tmp_path: Path, place: str) -> None:
     path = tmp_path / place if place == "file" else tmp_path
-    held = take_lock(path, make=place == "file")
+    held = take_lock(path, make=True) if place == "file" else lock_directory(path)
     assert held is not None
     assert take_lock(path) is None
     os.close(held)
@@ -71,9 +74,34 @@ def test_a_lock_has_one_holder_and_ends_with_it(tmp_path: Path, place: str) -> N
     )
     ended = subprocess.run(python("-c", program), capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"
-    again = take_lock(path, wait=True)
+    again = take_lock(path)
     assert again is not None
     os.close(again)
+
+
+def test_a_directory_waits_for_its_holder(tmp_path: Path) -> None:
+    held = lock_directory(tmp_path)
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(lock_directory, tmp_path)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        os.close(held)
+        os.close(waiting.result(60))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.touch], ids=["named pipe", "file"])
+def test_only_a_directory_is_locked_as_a_directory(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """An open named pipe would wait for a second process."""
+    make(tmp_path / "clients")
+    with pytest.raises(NotADirectoryError):
+        lock_directory(tmp_path / "clients")
+    with (
+        pytest.raises(BadInput, match="Not a directory: the keys are managed where"),
+        alone(tmp_path / "clients" / "clients.toml"),
+    ):
+        raise AssertionError("locked")
 
 
 def test_only_a_listener_takes_port_0() -> None:
