@@ -34,7 +34,7 @@ from ares.model.numbers import POSITION_MAX, Position, is_whole, shown_number
 Algorithm = Literal["abd", "ec", "chain"]
 """The form of a configuration's data.
 
-Objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain, docs/log.md).
+Objects replicated (abd) or erasure-coded (ec), or a segment of a log (chain, docs/log.md).
 """
 
 SERVERS_MAX = 32
@@ -177,7 +177,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     @staticmethod
     def chain(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
-        """Return a stretch of a log (docs/log.md).
+        """Return a segment of a log (docs/log.md).
 
         Every server holds its entries; the first server is the head, the last the tail.
         """

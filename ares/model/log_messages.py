@@ -238,7 +238,7 @@ class LookRow(OfChain, frozen=True, tag=104):
 
 
 class Fetch(OfChain, frozen=True, tag=105):
-    """A request for records from position ``first`` on, in the stretch of ``configuration``."""
+    """A request for records from position ``first`` on, in the segment of ``configuration``."""
 
     first: Position
     successor: Successor | None
@@ -327,7 +327,7 @@ class TrimDone(Message, frozen=True, tag=115):
 
 
 class SealDone(Message, frozen=True, tag=116):
-    """The answer to :class:`Seal`: the node is sealed, and has the stretch up to ``length``."""
+    """The answer to :class:`Seal`: the node is sealed, and has the segment up to ``length``."""
 
     length: Position
     successor: Successor | None
@@ -356,7 +356,7 @@ class RowPlace(Struct, frozen=True, array_like=True, gc=False):
 class RowFound(Message, frozen=True, tag=118):
     """The answer to :class:`LookRow`.
 
-    ``holds``: the node knows the successor and has the whole stretch; only such an answer counts.
+    ``holds``: the node knows the successor and has the whole segment; only such an answer counts.
     ``last``: 0 without a row. ``whole``: the answer covers every earlier chain, too. ``uncertain``:
     the row may have been trimmed.
     """

@@ -105,7 +105,7 @@ class LogsParts(NamedTuple):
 
 
 class HostedLogs:
-    """The logs of a server. ``hosted``: the stretches by chain, for inspection."""
+    """The logs of a server. ``hosted``: the segments by chain, for inspection."""
 
     def __init__(self, parts: LogsParts) -> None:
         self._server, self._identity = parts.server, parts.identity
@@ -136,7 +136,7 @@ class HostedLogs:
                 hosted.close()
 
     def describe(self) -> list[ConfigurationReport]:
-        """Return a description for each chain: the entries of the stretch.
+        """Return a description for each chain: the entries of the segment.
 
         The last chain of a log also counts all old entries.
         """
@@ -197,9 +197,9 @@ class HostedLogs:
             )
             return
         if isinstance(message, Forward | Committed):
-            stretch = self.hosted.get(message.configuration)
-            if stretch is not None:  # else the refusal goes to the sender
-                if message.server not in stretch.servers:
+            segment = self.hosted.get(message.configuration)
+            if segment is not None:  # else the refusal goes to the sender
+                if message.server not in segment.servers:
                     return
                 self._heard[message.server] = sender
                 sender = message.server
@@ -254,7 +254,7 @@ class HostedLogs:
         if hosted is None:
             trial = self._made(None)
             trial.node.handle(sender, message, self.loop.time())
-            if not trial.node.state.stretches:
+            if not trial.node.state.segments:
                 trial.commits.turn()
                 return
             hosted = self._begun(name)
@@ -307,8 +307,8 @@ class HostedLogs:
         """Learn the new chains of a log, and the addresses of their servers."""
         state = hosted.node.state
         for chain in islice(state.chains.values(), hosted.known, None):
-            if chain.id in state.stretches:
-                self.hosted[chain.id] = state.stretches[chain.id]
+            if chain.id in state.segments:
+                self.hosted[chain.id] = state.segments[chain.id]
             self._by_name[chain.domain] = self._by_chain[chain.id] = (
                 hosted  # a server may ask for fetched records of chains without this server
             )

@@ -98,7 +98,7 @@ class ChainSegment:
 
     @property
     def live(self) -> bool:
-        """Return whether the stretch takes appends and forwards."""
+        """Return whether the segment takes appends and forwards."""
         return not self.sealed and self.successor is None
 
     @property

@@ -54,7 +54,7 @@ class EarlierRow(Struct, frozen=True):
 class EarlierLook(Struct):
     """A look at ``chain``, for waiting appends. ``turn`` selects the server asked last."""
 
-    stretch: ChainSegment
+    segment: ChainSegment
     found: EarlierRow
     chain: Configuration
     successor: Successor
@@ -106,7 +106,7 @@ class EarlierLooks:
     """The looks of a head. ``send(server, request)`` asks a server.
 
     ``here(chain, client, since)`` asks this server, and returns None if this server cannot answer.
-    ``done(stretch, sender, append, found)`` continues with an append that waited. ``bytes``: the
+    ``done(segment, sender, append, found)`` continues with an append that waited. ``bytes``: the
     bytes of all waiting appends.
     """
 
@@ -126,7 +126,7 @@ class EarlierLooks:
 
     def wait(
         self,
-        stretch: ChainSegment,
+        segment: ChainSegment,
         sender: Sender,
         append: BoundAppend,
         found: EarlierRow,
@@ -139,8 +139,8 @@ class EarlierLooks:
         too.
         """
         earlier = [chain for chain in chains if chain.index <= found.below]
-        chain = earlier[-1] if earlier else stretch.configuration
-        key = (stretch.configuration.id, append.client, append.since, found.below)
+        chain = earlier[-1] if earlier else segment.configuration
+        key = (segment.configuration.id, append.client, append.since, found.below)
         look = self._looks.get(key)
         if self.bytes >= WAITING_APPENDS_BYTES_MAX or (
             look is None and len(self._looks) >= EARLIER_LOOKS_MAX
@@ -148,10 +148,10 @@ class EarlierLooks:
             return
         if look is None:
             following = next(
-                (each for each in chains if each.index == chain.index + 1), stretch.configuration
+                (each for each in chains if each.index == chain.index + 1), segment.configuration
             )
             look = EarlierLook(
-                stretch,
+                segment,
                 found,
                 chain,
                 Successor(following, Status.PENDING),
@@ -176,7 +176,7 @@ class EarlierLooks:
 
     def _ask(self, key: LookKey, look: EarlierLook, now: float) -> None:
         for name in look.lacking:
-            here = self._here(look.stretch.configuration, name, look.since) or self._here(
+            here = self._here(look.segment.configuration, name, look.since) or self._here(
                 look.chain, name, look.since
             )
             if here is not None:
@@ -184,7 +184,7 @@ class EarlierLooks:
         if not look.lacking:
             self._conclude(key, look)
             return
-        if look.chain is look.stretch.configuration:  # no server can be asked: this append waits
+        if look.chain is look.segment.configuration:  # no server can be asked: this append waits
             return
         look.turn, look.again_at = look.turn + 1, now + EARLIER_LOOK_S
         look.calls = {self._next_call(): name for name in look.lacking}
@@ -196,7 +196,7 @@ class EarlierLooks:
         self._forget(key)
         found = look.done()
         for (sender, _), append in sorted(look.waiting.items(), key=lambda item: item[0][1]):
-            self._done(look.stretch, sender, append, found)
+            self._done(look.segment, sender, append, found)
 
     def forget(self) -> None:
         self._looks.clear()
@@ -215,7 +215,7 @@ class EarlierLooks:
     def tick(self, now: float) -> None:
         """Ask again where no server answered; forget looks of heads that take no more appends."""
         for key, look in list(self._looks.items()):
-            if not look.stretch.live:
+            if not look.segment.live:
                 self._forget(key)
             elif now >= look.again_at:
                 self._ask(key, look, now)

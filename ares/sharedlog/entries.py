@@ -68,7 +68,7 @@ class Entries(Protocol):
     def records(self, first: int, upto: int) -> Sequence[LogRecord]:
         """Return the records with entries in [first, upto).
 
-        The caller bounds the stretch, see :meth:`reach`.
+        The caller bounds the segment, see :meth:`reach`.
         """
 
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
@@ -185,7 +185,7 @@ class ClientRow:
 
 
 class ClientRows:
-    """The rows of a stretch of records, by client, in the order of their last records.
+    """The rows of a segment of records, by client, in the order of their last records.
 
     With this order a trim looks only at the rows to be removed.
     """

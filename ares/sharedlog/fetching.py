@@ -47,7 +47,7 @@ class Fetcher:
         A sealed chain may stop fetching.
         """
         state, first = self._state, self._state.base_upto
-        if not any(stretch.live and stretch.start > first for stretch in state.stretches.values()):
+        if not any(segment.live and segment.start > first for segment in state.segments.values()):
             return
         waiting = (
             self._under_way is not None and self._under_way[1] == first and now < self._under_way[2]

@@ -24,7 +24,7 @@ class ChainsKnown(Struct, frozen=True, array_like=True, tag=144):
 
 
 class RecordsTaken(Struct, frozen=True, array_like=True, tag=145):
-    """Records at the end of a stretch.
+    """Records at the end of a segment.
 
     Not more than a message has, except for records stored by earlier releases.
     """
@@ -34,13 +34,13 @@ class RecordsTaken(Struct, frozen=True, array_like=True, tag=145):
 
 
 class ChainSealed(Struct, frozen=True, array_like=True, tag=146):
-    """The seal of a stretch, which takes no more records."""
+    """The seal of a segment, which takes no more records."""
 
     configuration: ConfigurationId
 
 
 class ChainPointed(Struct, frozen=True, array_like=True, tag=147):
-    """The successor of a stretch, and whether the stretch was collected."""
+    """The successor of a segment, and whether the segment was collected."""
 
     configuration: ConfigurationId
     successor: Successor
@@ -60,7 +60,7 @@ class PieceFetched(Struct, frozen=True, array_like=True, tag=149):
 
 
 class ChainSegmentState(Struct, frozen=True, array_like=True):
-    """The known facts of a stretch without the records.
+    """The known facts of a segment without the records.
 
     ``length``: the end of the records. ``merged``: the records belong to the old part now. ``end``:
     kept when a later successor is known. ``committed``: kept because a start otherwise had to
@@ -85,7 +85,7 @@ class LogSnapshot(Struct, frozen=True, array_like=True, tag=150):
     """
 
     chains: tuple[Configuration, ...]
-    stretches: tuple[ChainSegmentState, ...]
+    segments: tuple[ChainSegmentState, ...]
     trimmed: int
     old_upto: int
     finalized: int = 0

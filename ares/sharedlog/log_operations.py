@@ -260,7 +260,7 @@ class LogOperations:
     ) -> tuple[Configuration, ServerId]:
         """Return a server that may have the position, and the chain of this server.
 
-        First come the servers of the chain in whose stretch the position is, then the servers of
+        First come the servers of the chain in whose segment the position is, then the servers of
         later chains.
         """
         active = self.view.sequence.active

@@ -1,8 +1,8 @@
-"""The part of a log at a server, as a function of facts: stretches of chains, and the old part.
+"""The part of a log at a server, as a function of facts: segments of chains, and the old part.
 
 The *old part* is every position below ``base_upto`` that is not trimmed: final, and without gaps. A
-stretch with a known successor is merged into the old part as soon as the old part reaches the start
-of the stretch. Hence a node of a new chain is complete when ``base_upto`` is the start of the new
+segment with a known successor is merged into the old part as soon as the old part reaches the start
+of the segment. Hence a node of a new chain is complete when ``base_upto`` is the start of the new
 chain. See docs/log.md, Terms, and Old positions.
 """
 
@@ -125,7 +125,7 @@ def tells(reply: LogEntries) -> bool:
 class LogState:
     """The part of a log at a server.
 
-    ``stretches``: of the chains with this server. ``chains``: all known chains, by index.
+    ``segments``: of the chains with this server. ``chains``: all known chains, by index.
     ``trimmed``: positions below are gone. ``finalized``: the highest index of a chain known to be
     finalized; the first chain always is. ``damage``: the reason why records of this server could
     not be read at the last request; the shell reports the damage and clears the field.
@@ -140,7 +140,7 @@ class LogState:
         self.server = server
         self.identity = identity
         self.trimmed = self.finalized = 0
-        self.stretches: dict[ConfigurationId, ChainSegment] = {}
+        self.segments: dict[ConfigurationId, ChainSegment] = {}
         self.chains: dict[int, Configuration] = {}
         self.base_upto = 0
         self.base_rows = ClientRows()
@@ -153,9 +153,9 @@ class LogState:
     def apply(self, fact: LogFact) -> None:
         match fact:
             case RecordsTaken():
-                stretch = self._told_of(fact.configuration)
+                segment = self._told_of(fact.configuration)
                 for record in fact.records:
-                    stretch.take(record)
+                    segment.take(record)
             case PieceFetched():
                 self._extend_base(fact.records)
             case LogTrimmed():
@@ -182,7 +182,7 @@ class LogState:
                 each.length,
                 each.committed,
             )
-            for id, each in self.stretches.items()
+            for id, each in self.segments.items()
         ]
         return LogSnapshot(
             tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto, self.finalized
@@ -195,14 +195,14 @@ class LogState:
         """
         for chain in standing.chains:
             self._know(chain)
-        for told in standing.stretches:
-            stretch = self._told_of(told.configuration)
-            stretch.sealed, stretch.successor, stretch.end = told.sealed, told.successor, told.end
-            stretch.collected, stretch.merged = told.collected, told.merged
-            stretch.length = stretch.durable = stretch.committed = told.length
+        for told in standing.segments:
+            segment = self._told_of(told.configuration)
+            segment.sealed, segment.successor, segment.end = told.sealed, told.successor, told.end
+            segment.collected, segment.merged = told.collected, told.merged
+            segment.length = segment.durable = segment.committed = told.length
         known = [
             told.successor.configuration.index
-            for told in standing.stretches
+            for told in standing.segments
             if told.successor is not None and told.successor.finalized
         ]
         self.trimmed, self.base_upto, self.finalized = (
@@ -213,27 +213,25 @@ class LogState:
 
     def pass_by(self, standing: LogSnapshot) -> None:
         """Take a standing found among the facts: only the committed positions add to the facts."""
-        for told in standing.stretches:
-            stretch = self._told_of(told.configuration)
-            if stretch.live and told.committed > stretch.committed:
-                stretch.settled(min(told.committed, stretch.length))
+        for told in standing.segments:
+            segment = self._told_of(told.configuration)
+            if segment.live and told.committed > segment.committed:
+                segment.settled(min(told.committed, segment.length))
 
     def _told_of(self, id: ConfigurationId) -> ChainSegment:
-        """Return the stretch of a chain that a fact tells of. Raises :class:`StoreDamaged`."""
-        stretch = self.stretches.get(id)
-        if stretch is None:
+        """Return the segment of a chain that a fact tells of. Raises :class:`StoreDamaged`."""
+        segment = self.segments.get(id)
+        if segment is None:
             raise StoreDamaged(
                 "of a log",
                 f"it tells of the chain {id.hex()}, and no earlier record introduces this chain",
             )
-        return stretch
+        return segment
 
     def _know(self, chain: Configuration) -> None:
         self.chains[chain.index] = chain
-        if self.is_member(chain) and chain.id not in self.stretches:
-            self.stretches[chain.id] = ChainSegment(
-                chain, self.server, self._make_entries(chain.id)
-            )
+        if self.is_member(chain) and chain.id not in self.segments:
+            self.segments[chain.id] = ChainSegment(chain, self.server, self._make_entries(chain.id))
 
     def check_introduced(self, chains: Sequence[Configuration]) -> None:
         """Check introduced chains.
@@ -256,28 +254,28 @@ class LogState:
             (member.id, member.identity) == (self.server, self.identity) for member in chain.servers
         )
 
-    def _point(self, stretch: ChainSegment, fact: ChainPointed) -> None:
-        """Enter the successor of a stretch.
+    def _point(self, segment: ChainSegment, fact: ChainPointed) -> None:
+        """Enter the successor of a segment.
 
         From now on the node is sealed, and its records at or beyond `end` count for nothing.
         """
-        chain, own = fact.successor.configuration, stretch.configuration
-        stretch.successor, stretch.collected = fact.successor, fact.collected
+        chain, own = fact.successor.configuration, segment.configuration
+        segment.successor, segment.collected = fact.successor, fact.collected
         if fact.successor.finalized:
             self.finalized = max(self.finalized, chain.index)
         if chain.index == own.index + 1:
-            stretch.end = chain.start
-        stretch.cut(stretch.start if stretch.end is None else stretch.end)
-        stretch.rows.trim(
+            segment.end = chain.start
+        segment.cut(segment.start if segment.end is None else segment.end)
+        segment.rows.trim(
             self.trimmed
         )  # with a later record of its client a row may have outlived its trim
         if fact.collected:
-            stretch.entries, stretch.rows, stretch.merged = (
-                self._make_entries(stretch.configuration.id),
+            segment.entries, segment.rows, segment.merged = (
+                self._make_entries(segment.configuration.id),
                 ClientRows(),
                 True,
             )
-            if all(other.collected for other in self.stretches.values()):
+            if all(other.collected for other in self.segments.values()):
                 self.base, self.base_rows, self.base_upto = (
                     self._make_entries(PIECES),
                     ClientRows(),
@@ -287,7 +285,7 @@ class LogState:
 
     def _extend_base(self, records: Iterable[LogRecord]) -> None:
         for record in records:
-            if record.end > self.base_upto:  # a merged stretch may have brought this record
+            if record.end > self.base_upto:  # a merged segment may have brought this record
                 self.base.put(record)
                 self.base_rows.take(record)
                 self.base_rows.commit(record)
@@ -296,17 +294,17 @@ class LogState:
 
     def _merge(self) -> None:
         ended = [
-            stretch
-            for stretch in self.stretches.values()
-            if stretch.end is not None and not stretch.merged
+            segment
+            for segment in self.segments.values()
+            if segment.end is not None and not segment.merged
         ]
-        for stretch in sorted(ended, key=lambda stretch: stretch.configuration.index):
-            if stretch.start <= self.base_upto:
-                self.base.adopt(stretch.entries, self.base_upto, stretch.length)
-                self.base_rows.adopt(stretch.rows)
-                self.base_upto = max(self.base_upto, stretch.length)
-                stretch.entries, stretch.rows, stretch.merged = (
-                    self._make_entries(stretch.configuration.id),
+        for segment in sorted(ended, key=lambda segment: segment.configuration.index):
+            if segment.start <= self.base_upto:
+                self.base.adopt(segment.entries, self.base_upto, segment.length)
+                self.base_rows.adopt(segment.rows)
+                self.base_upto = max(self.base_upto, segment.length)
+                segment.entries, segment.rows, segment.merged = (
+                    self._make_entries(segment.configuration.id),
                     ClientRows(),
                     True,
                 )
@@ -315,7 +313,7 @@ class LogState:
         self.trimmed = upto
         for entries, rows in (
             (self.base, self.base_rows),
-            *((stretch.entries, stretch.rows) for stretch in self.stretches.values()),
+            *((segment.entries, segment.rows) for segment in self.segments.values()),
         ):
             entries.drop(upto)
             rows.trim(upto)
@@ -323,27 +321,27 @@ class LogState:
         self._merge()
 
     def all_entries(self) -> list[Entries]:
-        """Return the entries of the old part, followed by the entries of each stretch."""
-        return [self.base, *(stretch.entries for stretch in self.stretches.values())]
+        """Return the entries of the old part, followed by the entries of each segment."""
+        return [self.base, *(segment.entries for segment in self.segments.values())]
 
     def describe(self) -> list[ConfigurationReport]:
-        """Return the state of each chain, with the number of entries in the stretch.
+        """Return the state of each chain, with the number of entries in the segment.
 
         The count of the last chain includes the old part.
         """
         told = []
-        for stretch in sorted(self.stretches.values(), key=lambda each: each.configuration.index):
+        for segment in sorted(self.segments.values(), key=lambda each: each.configuration.index):
             here = (
                 0
-                if stretch.collected or stretch.merged
-                else stretch.length - max(stretch.start, min(self.trimmed, stretch.length))
+                if segment.collected or segment.merged
+                else segment.length - max(segment.start, min(self.trimmed, segment.length))
             )
             part = ChainReport(
-                not stretch.live, stretch.length, stretch.committed, self.trimmed, self.base_upto
+                not segment.live, segment.length, segment.committed, self.trimmed, self.base_upto
             )
             told.append(
                 ConfigurationReport(
-                    stretch.configuration, here, 0, stretch.collected, stretch.successor, chain=part
+                    segment.configuration, here, 0, segment.collected, segment.successor, chain=part
                 )
             )
         if told and not told[-1].collected:
@@ -354,39 +352,39 @@ class LogState:
     # -- questions ---------------------------------------------------------------------------------
 
     def pointed(
-        self, stretch: ChainSegment, successor: Successor, collect: bool
+        self, segment: ChainSegment, successor: Successor, collect: bool
     ) -> ChainPointed | None:
         """Return the fact of learning ``successor``, or None if the fact is known.
 
         Raises :class:`ConflictingSuccessor` for two decisions, and for an immediate successor with
         a start below the committed position.
         """
-        chain, own = successor.configuration, stretch.configuration
-        new = advance(own, stretch.successor, successor)
+        chain, own = successor.configuration, segment.configuration
+        new = advance(own, segment.successor, successor)
         if chain.dap != "chain" or (
-            chain.index == own.index + 1 and stretch.end is None and chain.start < stretch.committed
+            chain.index == own.index + 1 and segment.end is None and chain.start < segment.committed
         ):
             raise ConflictingSuccessor(
                 f"{chain.describe()} cannot follow {own.describe()}, which is committed up to "
-                f"{stretch.committed}"
+                f"{segment.committed}"
             )
-        collected = stretch.collected or (collect and new.finalized)
+        collected = segment.collected or (collect and new.finalized)
         return (
             None
-            if (new, collected) == (stretch.successor, stretch.collected)
+            if (new, collected) == (segment.successor, segment.collected)
             else ChainPointed(own.id, new, collected)
         )
 
     def unpointed(self) -> list[tuple[ChainSegment, Successor]]:
-        """Return the stretches without a successor, where the next chain is known.
+        """Return the segments without a successor, where the next chain is known.
 
         A server which hears of c' knows the successor of c.
         """
-        open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
-        found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
+        open = [segment for segment in self.segments.values() if segment.successor is None]
+        found = [(segment, self.chains.get(segment.configuration.index + 1)) for segment in open]
         return [
-            (stretch, Successor(chain, Status.PENDING))
-            for stretch, chain in found
+            (segment, Successor(chain, Status.PENDING))
+            for segment, chain in found
             if chain is not None
         ]
 
@@ -411,7 +409,7 @@ class LogState:
         return [] if newest is None else chains[max(0, newest - EARLIER_MAX) : newest + 1]
 
     def chain_of(self, position: int) -> Configuration | None:
-        """Return the chain in whose stretch a position is.
+        """Return the chain in whose segment a position is.
 
         Among the chains known to this node, the last chain that starts at the position or before.
         """
@@ -425,7 +423,7 @@ class LogState:
     def holders(self, position: int) -> tuple[ServerId, ...]:
         """Return the servers that may have a position.
 
-        The servers of the chain in whose stretch the position is, and of later chains.
+        The servers of the chain in whose segment the position is, and of later chains.
         """
         chain = self.chain_of(position)
         later = [
@@ -445,21 +443,21 @@ class LogState:
         if position < self.base_upto:
             return self.base, 0, self.base_upto
         newest = [
-            stretch
-            for stretch in self.stretches.values()
-            if stretch.start <= position and not stretch.merged
+            segment
+            for segment in self.segments.values()
+            if segment.start <= position and not segment.merged
         ]
         if not newest:
             return self.base, position, position
-        stretch = max(newest, key=lambda stretch: stretch.configuration.index)
+        segment = max(newest, key=lambda segment: segment.configuration.index)
         upto = max(
             position,
-            stretch.length if uncommitted or stretch.end is not None else stretch.committed,
+            segment.length if uncommitted or segment.end is not None else segment.committed,
         )
-        return stretch.entries, max(stretch.start, self.base_upto), upto
+        return segment.entries, max(segment.start, self.base_upto), upto
 
-    def answer(self, stretch: ChainSegment, request: ReadLog) -> LogEntries:
-        """Return the answer to a read in the stretch of a chain."""
+    def answer(self, segment: ChainSegment, request: ReadLog) -> LogEntries:
+        """Return the answer to a read in the segment of a chain."""
         first, found, size, damaged = request.first, list[bytes](), 0, False
         bytes_max = min(request.bytes_max, ANSWER_BYTES_MAX)
         position = first
@@ -492,10 +490,10 @@ class LogState:
             request.call,
             first,
             tuple(found),
-            stretch.committed,
+            segment.committed,
             self.trimmed,
             elsewhere,
-            stretch.successor,
+            segment.successor,
         )
 
     def each(self, positions: Sequence[int], uncommitted: bool = False) -> tuple[bytes | None, ...]:
@@ -554,7 +552,7 @@ class LogState:
         else:
             pointed = [
                 each
-                for each in self.stretches.values()
+                for each in self.segments.values()
                 if each.end is not None and not each.merged and each.start <= first < each.length
             ]
             if not pointed:
@@ -567,25 +565,25 @@ class LogState:
 
         For the head's own chain: the rows below its start, if all old entries are here.
         """
-        stretch, holds = self.stretches.get(chain.id), self.holds_row(chain)
+        segment, holds = self.segments.get(chain.id), self.holds_row(chain)
         if (
             holds is None
-            and stretch is not None
-            and stretch.live
-            and self.base_upto >= stretch.start
+            and segment is not None
+            and segment.live
+            and self.base_upto >= segment.start
         ):
             holds = self.base_rows, True
         return holds
 
     def holds_row(self, chain: Configuration) -> tuple[ClientRows, bool] | None:
-        """Return the rows for the stretch of ``chain``, and whether they answer for all below.
+        """Return the rows for the segment of ``chain``, and whether they answer for all below.
 
-        None if this node lacks a part of the stretch.
+        None if this node lacks a part of the segment.
         """
-        stretch = self.stretches.get(chain.id)
-        end = stretch.end if stretch is not None else None
+        segment = self.segments.get(chain.id)
+        end = segment.end if segment is not None else None
         if end is not None and self.base_upto >= end:
             return self.base_rows, True
-        if stretch is not None and end is not None and not stretch.merged and stretch.length >= end:
-            return stretch.rows, False
+        if segment is not None and end is not None and not segment.merged and segment.length >= end:
+            return segment.rows, False
         return None

@@ -163,13 +163,13 @@ class LogNode:
     @property
     def waiting_bytes(self) -> int:
         """Bytes of the waiting appends, each of which a reply may let the node take."""
-        stretches = self.state.stretches.values()
-        return self._looks.bytes + sum([stretch.conditional_bytes for stretch in stretches])
+        segments = self.state.segments.values()
+        return self._looks.bytes + sum([segment.conditional_bytes for segment in segments])
 
     def forget_waiting(self) -> None:
         """Drop all waiting appends. Their clients send them again."""
-        for stretch in self.state.stretches.values():
-            stretch.take_conditional()
+        for segment in self.state.segments.values():
+            segment.take_conditional()
         self._looks.forget()
 
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
@@ -189,14 +189,14 @@ class LogNode:
         self.now, self._stored = now, count
         moved: dict[ConfigurationId, ChainSegment] = {}
         while self._unsynced and self._unsynced[0][0] <= count:
-            _, stretch, length = self._unsynced.popleft()
-            stretch.durable = max(stretch.durable, min(length, stretch.length))
-            moved[stretch.configuration.id] = stretch
+            _, segment, length = self._unsynced.popleft()
+            segment.durable = max(segment.durable, min(length, segment.length))
+            moved[segment.configuration.id] = segment
         while self._trims_unsynced and self._trims_unsynced[0][0] <= count:
             self._trimmed_durably = self._trims_unsynced.popleft()[1]
-            moved |= {id: stretch for id, stretch in self.state.stretches.items() if stretch.live}
-        for stretch in moved.values():
-            self._send_on(stretch)
+            moved |= {id: segment for id, segment in self.state.segments.items() if segment.live}
+        for segment in moved.values():
+            self._send_on(segment)
         while self._waiting and self._waiting[0][0] <= count:
             self._outbox.append(self._waiting.popleft()[1:])
         self.fetcher.go_on(self.now, self._stored)
@@ -211,24 +211,24 @@ class LogNode:
             self.told += 1
         self._stored = self.told
         self._trimmed_durably = self.state.trimmed
-        for stretch in self.state.stretches.values():
-            stretch.durable = stretch.length
-            if stretch.live and stretch.is_tail:
-                stretch.settled(stretch.length)
-            stretch.sent = stretch.length
-            stretch.probing = True
+        for segment in self.state.segments.values():
+            segment.durable = segment.length
+            if segment.live and segment.is_tail:
+                segment.settled(segment.length)
+            segment.sent = segment.length
+            segment.probing = True
 
     def tick(self, now: float) -> None:
         """Let time pass: repeat unconfirmed messages, and end the waits that are over."""
         self.now = now
-        for stretch in self.state.stretches.values():
-            if stretch.live and not stretch.is_tail and now >= stretch.resend_at:
-                stretch.resend_at = now + SEND_AGAIN_S
-                first = max(stretch.confirmed, stretch.committed)
-                if stretch.probing:
-                    self._forward(stretch, stretch.durable)
-                elif first < stretch.durable or stretch.trim_confirmed < self._trimmed_durably:
-                    self._forward(stretch, first)
+        for segment in self.state.segments.values():
+            if segment.live and not segment.is_tail and now >= segment.resend_at:
+                segment.resend_at = now + SEND_AGAIN_S
+                first = max(segment.confirmed, segment.committed)
+                if segment.probing:
+                    self._forward(segment, segment.durable)
+                elif first < segment.durable or segment.trim_confirmed < self._trimmed_durably:
+                    self._forward(segment, first)
         self._reads.tick(now)
         self._looks.tick(now)
         self.fetcher.go_on(self.now, self._stored)
@@ -259,24 +259,24 @@ class LogNode:
         self._calls += 1
         return CallId(self._calls)
 
-    def _stretch(
+    def _segment(
         self, request: OfChain | ReadConfig | WriteConfig | CollectConfig | Finalize
     ) -> ChainSegment:
-        stretch = self.state.stretches.get(request.configuration)
-        if stretch is None:
+        segment = self.state.segments.get(request.configuration)
+        if segment is None:
             raise UnknownChain("introduce it")
-        return stretch
+        return segment
 
     # -- append (docs/log.md, Append; Each append once) --------------------------------------------
 
     def append(self, sender: Sender, request: BoundAppend) -> None:
         """Handle an append, at the head."""
-        stretch = self._stretch(request)
+        segment = self._segment(request)
         check_batch(request.entries)
         if (
-            not stretch.is_head
+            not segment.is_head
             or request.number < request.lowest
-            or stretch.length > POSITION_MAX - len(request.entries)
+            or segment.length > POSITION_MAX - len(request.entries)
         ):
             raise BadInput(
                 "an append goes to the head, its number is not below its lowest, and positions "
@@ -286,41 +286,41 @@ class LogNode:
             raise BadInput(
                 f"fewer than {ROW_PLACES_MAX} appends of one client are unanswered at a time"
             )
-        row = stretch.rows.under(request.names)
+        row = segment.rows.under(request.names)
         if (
             row is not None
             and request.number == row.last + 1
             and request.at is None
-            and stretch.live
+            and segment.live
         ):
-            self._take(stretch, sender, request)  # the general way would come to the same result
+            self._take(segment, sender, request)  # the general way would come to the same result
             return
         nothing = EarlierRow(
             0,
             {},
-            request.since >= stretch.start,
+            request.since >= segment.start,
             False,
             self.state.trimmed,
-            stretch.configuration.index - 1,
+            segment.configuration.index - 1,
         )
-        self._append_found(stretch, sender, request, nothing)
+        self._append_found(segment, sender, request, nothing)
 
     def _append_found(
-        self, stretch: ChainSegment, sender: Sender, request: BoundAppend, found: EarlierRow
+        self, segment: ChainSegment, sender: Sender, request: BoundAppend, found: EarlierRow
     ) -> None:
         """Handle an append with the known part of the client's row.
 
-        The known part is the row in the head's own stretch, and ``found``, the row in earlier
+        The known part is the row in the head's own segment, and ``found``, the row in earlier
         chains.
         """
-        number, row = request.number, stretch.rows.under(request.names)
+        number, row = request.number, segment.rows.under(request.names)
         place = (row.places.get(number) if row is not None else None) or found.places.get(number)
         if place is not None:
-            self._answer_repetition(stretch, sender, request, place)
-        elif not stretch.live:
-            self._answer(stretch, sender, request, AppendOutcome.SEALED)
-        elif row is None and self._may_have_been_trimmed(request.since, stretch.start):
-            self._answer(stretch, sender, request, AppendOutcome.UNCERTAIN, stretch.committed)
+            self._answer_repetition(segment, sender, request, place)
+        elif not segment.live:
+            self._answer(segment, sender, request, AppendOutcome.SEALED)
+        elif row is None and self._may_have_been_trimmed(request.since, segment.start):
+            self._answer(segment, sender, request, AppendOutcome.UNCERTAIN, segment.committed)
         else:
             last = row.last if row is not None else found.last
             if row is not None and number < row.lowest:
@@ -328,12 +328,12 @@ class LogNode:
             if number <= last or (row is None and not last):
                 if not found.exhausted:
                     chains = [chain for _, chain in sorted(self.state.chains.items())]
-                    return self._looks.wait(stretch, sender, request, found, chains, self.now)
+                    return self._looks.wait(segment, sender, request, found, chains, self.now)
                 if found.uncertain or (number <= last and found.trimmed > request.since):
                     return self._answer(
-                        stretch, sender, request, AppendOutcome.UNCERTAIN, stretch.committed
+                        segment, sender, request, AppendOutcome.UNCERTAIN, segment.committed
                     )
-            self._append_after(stretch, sender, request, last)
+            self._append_after(segment, sender, request, last)
         return None
 
     def _may_have_been_trimmed(self, since: int, first: int) -> bool:
@@ -344,33 +344,33 @@ class LogNode:
         return self.state.trimmed > since and self.state.trimmed > first
 
     def _append_after(
-        self, stretch: ChainSegment, sender: Sender, request: BoundAppend, last: int
+        self, segment: ChainSegment, sender: Sender, request: BoundAppend, last: int
     ) -> None:
         """Take an append or refuse it, where ``last`` is the client's highest number in the log."""
         due = self._due(request, last)
         if request.number > due:
-            self._answer(stretch, sender, request, AppendOutcome.GAP, due)
+            self._answer(segment, sender, request, AppendOutcome.GAP, due)
         elif request.number == due:
-            if request.at is None or request.at == stretch.length:
-                self._take(stretch, sender, request)
-            elif request.at > stretch.length:
-                self._answer(stretch, sender, request, AppendOutcome.BEHIND)
-            elif self._is_taken(stretch, request.at):
-                self._answer(stretch, sender, request, AppendOutcome.TAKEN, stretch.committed)
+            if request.at is None or request.at == segment.length:
+                self._take(segment, sender, request)
+            elif request.at > segment.length:
+                self._answer(segment, sender, request, AppendOutcome.BEHIND)
+            elif self._is_taken(segment, request.at):
+                self._answer(segment, sender, request, AppendOutcome.TAKEN, segment.committed)
             else:  # the entry at the position may still be cut: wait for the commit or for the cut
-                stretch.wait_for_position(sender, request)
+                segment.wait_for_position(sender, request)
 
-    def _is_taken(self, stretch: ChainSegment, position: int) -> bool:
+    def _is_taken(self, segment: ChainSegment, position: int) -> bool:
         """Return whether the position has an entry for ever: an uncommitted entry may be cut."""
-        return stretch.committed > position
+        return segment.committed > position
 
     def _due(self, request: Append, last: int) -> int:
         """Return the only number that the head takes."""
         return max(last + 1, request.lowest)
 
-    def _take(self, stretch: ChainSegment, sender: Sender, request: Append) -> None:
+    def _take(self, segment: ChainSegment, sender: Sender, request: Append) -> None:
         first, client, number, lowest, entries = (
-            stretch.length,
+            segment.length,
             request.client,
             request.number,
             request.lowest,
@@ -379,51 +379,51 @@ class LogNode:
         record = LogRecord(
             first, client, number, lowest, entries, seal_of(first, client, number, lowest, entries)
         )
-        self._await(stretch, sender, request, first, record.end)
-        self._take_records(stretch, (record,))
+        self._await(segment, sender, request, first, record.end)
+        self._take_records(segment, (record,))
 
-    def _take_records(self, stretch: ChainSegment, records: Sequence[LogRecord]) -> None:
+    def _take_records(self, segment: ChainSegment, records: Sequence[LogRecord]) -> None:
         """Take records, which become durable as one fact with the records taken just before."""
         if (
             self._taking is None
-            or self._taking[0] is not stretch
+            or self._taking[0] is not segment
             or len(self._taking[1]) + len(records) > RECORDS_MAX
         ):
             self._end_taking()
             self.told += 1
-            self._taking = stretch, []
+            self._taking = segment, []
         self._taking[1].extend(records)
         for record in records:
-            stretch.take(record)
+            segment.take(record)
 
     def _end_taking(self) -> None:
         if self._taking is not None:
-            stretch, records = self._taking
+            segment, records = self._taking
             self._taking = None
-            self._facts.append(RecordsTaken(stretch.configuration.id, tuple(records)))
-            self._unsynced.append((self.told, stretch, stretch.length))
+            self._facts.append(RecordsTaken(segment.configuration.id, tuple(records)))
+            self._unsynced.append((self.told, segment, segment.length))
 
     def _answer_repetition(
-        self, stretch: ChainSegment, sender: Sender, request: Append, place: tuple[int, int]
+        self, segment: ChainSegment, sender: Sender, request: Append, place: tuple[int, int]
     ) -> None:
         first, end = place
-        if end <= stretch.committed:
-            self._answer(stretch, sender, request, AppendOutcome.DONE, first)
+        if end <= segment.committed:
+            self._answer(segment, sender, request, AppendOutcome.DONE, first)
         else:
-            self._await(stretch, sender, request, first, end)
-            if not stretch.live:
-                self._answer(stretch, sender, request, AppendOutcome.SEALED)
+            self._await(segment, sender, request, first, end)
+            if not segment.live:
+                self._answer(segment, sender, request, AppendOutcome.SEALED)
 
     def _await(
-        self, stretch: ChainSegment, sender: Sender, request: Append, first: int, end: int
+        self, segment: ChainSegment, sender: Sender, request: Append, first: int, end: int
     ) -> None:
-        stretch.await_commit(
+        segment.await_commit(
             end, sender, Appended(request.call, request.number, AppendOutcome.DONE, first, None)
         )
 
     def _answer(
         self,
-        stretch: ChainSegment,
+        segment: ChainSegment,
         sender: Sender,
         request: Append,
         outcome: AppendOutcome,
@@ -431,8 +431,8 @@ class LogNode:
     ) -> None:
         self._send(
             sender,
-            Appended(request.call, request.number, outcome, position, stretch.successor),
-            stretch.pointed,
+            Appended(request.call, request.number, outcome, position, segment.successor),
+            segment.pointed,
         )
 
     # -- the chain: forward, commit (docs/log.md, Append) ------------------------------------------
@@ -442,51 +442,51 @@ class LogNode:
 
         Without new records, report the own position; after a gap, ask for the missing records.
         """
-        stretch = self._stretch(request)
-        if stretch.is_head or sender != stretch.before or not stretch.live:
+        segment = self._segment(request)
+        if segment.is_head or sender != segment.before or not segment.live:
             return
-        if self.state.trimmed < request.trimmed <= stretch.length:
+        if self.state.trimmed < request.trimmed <= segment.length:
             self._record_trim(request.trimmed)
-        fresh = first_piece([each for each in request.records if each.first >= stretch.length])
-        if request.first > stretch.length or not fresh:
-            self._report(stretch, missing=request.first > stretch.length)
-        elif follow_on(stretch.length, fresh):
-            self._take_records(stretch, fresh)
+        fresh = first_piece([each for each in request.records if each.first >= segment.length])
+        if request.first > segment.length or not fresh:
+            self._report(segment, missing=request.first > segment.length)
+        elif follow_on(segment.length, fresh):
+            self._take_records(segment, fresh)
 
-    def _send_on(self, stretch: ChainSegment) -> None:
+    def _send_on(self, segment: ChainSegment) -> None:
         """Send the newly durable records to the next node; at the tail, commit them."""
-        if not stretch.live:
+        if not segment.live:
             return
-        if stretch.is_tail:
-            self._commit(stretch, stretch.durable, stretch.durable)
-            self._confirm_trim(stretch, self._trimmed_durably)
+        if segment.is_tail:
+            self._commit(segment, segment.durable, segment.durable)
+            self._confirm_trim(segment, self._trimmed_durably)
         elif (
-            self._may_forward(stretch) > stretch.sent
-            or self._trimmed_durably > stretch.trim_confirmed
+            self._may_forward(segment) > segment.sent
+            or self._trimmed_durably > segment.trim_confirmed
         ):
-            self._forward(stretch, stretch.sent)
+            self._forward(segment, segment.sent)
 
-    def _may_forward(self, stretch: ChainSegment) -> int:
+    def _may_forward(self, segment: ChainSegment) -> int:
         """Return the end of the records that may be sent on."""
-        return stretch.durable
+        return segment.durable
 
-    def _forward(self, stretch: ChainSegment, first: int) -> None:
+    def _forward(self, segment: ChainSegment, first: int) -> None:
         """Send one message of records from ``first`` on.
 
         Further records follow when the message is confirmed, or later.
         """
         records = tuple(
-            self.state.read(stretch.entries, first, self._may_forward(stretch), LOG_PIECE_BYTES)[0][
+            self.state.read(segment.entries, first, self._may_forward(segment), LOG_PIECE_BYTES)[0][
                 :RECORDS_MAX
             ]
         )
-        stretch.sent = max(stretch.sent, records[-1].end) if records else stretch.sent
-        stretch.resend_at = self.now + SEND_AGAIN_S
+        segment.sent = max(segment.sent, records[-1].end) if records else segment.sent
+        segment.resend_at = self.now + SEND_AGAIN_S
         self._send(
-            stretch.after,
+            segment.after,
             Forward(
                 self._next_call(),
-                stretch.configuration.id,
+                segment.configuration.id,
                 self.server,
                 first,
                 records,
@@ -494,80 +494,80 @@ class LogNode:
             ),
         )
 
-    def _report(self, stretch: ChainSegment, missing: bool = False) -> None:
-        trimmed = self._trimmed_behind(stretch)
+    def _report(self, segment: ChainSegment, missing: bool = False) -> None:
+        trimmed = self._trimmed_behind(segment)
         report = Committed(
             self._next_call(),
-            stretch.configuration.id,
+            segment.configuration.id,
             self.server,
-            stretch.committed,
-            stretch.durable,
+            segment.committed,
+            segment.durable,
             trimmed,
             missing,
         )
-        self._send(stretch.before, report)
+        self._send(segment.before, report)
 
     def take_committed(self, sender: Sender, request: Committed) -> None:
         """Take a confirmation of the node behind.
 
         A sealed node still takes confirmations: a committed position is a fact.
         """
-        stretch = self._stretch(request)
-        if stretch.is_tail or sender != stretch.after or request.length > stretch.length:
+        segment = self._segment(request)
+        if segment.is_tail or sender != segment.after or request.length > segment.length:
             return
-        if stretch.live:
-            stretch.confirmed, stretch.probing = max(request.length, request.committed), False
+        if segment.live:
+            segment.confirmed, segment.probing = max(request.length, request.committed), False
             if request.missing:
-                stretch.sent = stretch.confirmed
-            if stretch.sent < self._may_forward(stretch):
-                self._forward(stretch, stretch.sent)
-        self._commit(stretch, request.committed, stretch.length)
-        self._confirm_trim(stretch, request.trimmed)
+                segment.sent = segment.confirmed
+            if segment.sent < self._may_forward(segment):
+                self._forward(segment, segment.sent)
+        self._commit(segment, request.committed, segment.length)
+        self._confirm_trim(segment, request.trimmed)
 
-    def _commit(self, stretch: ChainSegment, upto: int, bound: int) -> None:
-        if min(upto, bound) > stretch.committed:
-            stretch.settled(min(upto, bound))
-            self._answer_committed(stretch)
-            if stretch.live and not stretch.is_head:
-                self._report(stretch)
+    def _commit(self, segment: ChainSegment, upto: int, bound: int) -> None:
+        if min(upto, bound) > segment.committed:
+            segment.settled(min(upto, bound))
+            self._answer_committed(segment)
+            if segment.live and not segment.is_head:
+                self._report(segment)
 
-    def _answer_committed(self, stretch: ChainSegment) -> None:
+    def _answer_committed(self, segment: ChainSegment) -> None:
         """Answer all requests that waited for the committed position."""
-        for sender, answer in stretch.answers_due():
+        for sender, answer in segment.answers_due():
             self._send(sender, answer)
-        for sender, request in stretch.take_conditional():
+        for sender, request in segment.take_conditional():
             self.append(sender, request)
-        trims, stretch.trims = stretch.trims, []
+        trims, segment.trims = segment.trims, []
         for sender, trim in trims:
             self.trim(sender, trim)
-        self._reads.go_on(stretch)
+        self._reads.go_on(segment)
 
     # -- reads (docs/log.md, Read) -----------------------------------------------------------------
 
     def read(self, sender: Sender, request: ReadLog) -> None:
-        self._reads.read(self._stretch(request), sender, request, self.now)
+        self._reads.read(self._segment(request), sender, request, self.now)
 
     def read_each(self, sender: Sender, request: ReadEach) -> None:
-        self._reads.read_each(self._stretch(request), sender, request)
+        self._reads.read_each(self._segment(request), sender, request)
 
     def look(self, sender: Sender, request: Look) -> None:
         """Answer a look with the durable state."""
-        stretch = self._stretch(request)
+        segment = self._segment(request)
         self._send(
             sender,
             LookDone(
-                request.call, stretch.sealed, stretch.durable, stretch.committed, stretch.successor
+                request.call, segment.sealed, segment.durable, segment.committed, segment.successor
             ),
-            stretch.pointed,
+            segment.pointed,
         )
 
     def tail_seen(self, sender: Sender, reply: LookDone) -> None:
         """Take the tail's position, and continue the reads that waited for the tail."""
-        for stretch in self.state.stretches.values():
-            if stretch.asked_tail == reply.call and sender == stretch.servers[-1]:
-                stretch.asked_tail = None
-                self._commit(stretch, reply.committed if stretch.end is None else 0, stretch.length)
-                self._reads.tail_answered(stretch)
+        for segment in self.state.segments.values():
+            if segment.asked_tail == reply.call and sender == segment.servers[-1]:
+                segment.asked_tail = None
+                self._commit(segment, reply.committed if segment.end is None else 0, segment.length)
+                self._reads.tail_answered(segment)
 
     # -- trim (docs/log.md, Trim) ------------------------------------------------------------------
 
@@ -576,46 +576,46 @@ class LogNode:
 
         The answer leaves when every node has the trim durably.
         """
-        stretch = self._stretch(request)
-        done = self._trimmed_behind(stretch) >= request.upto
-        if not stretch.is_head:
+        segment = self._segment(request)
+        done = self._trimmed_behind(segment) >= request.upto
+        if not segment.is_head:
             raise BadInput("a trim goes to the head")
-        if done or not stretch.live or request.upto > stretch.committed:
+        if done or not segment.live or request.upto > segment.committed:
             self._send(
                 sender,
-                TrimDone(request.call, done, stretch.committed, stretch.successor),
-                stretch.pointed,
+                TrimDone(request.call, done, segment.committed, segment.successor),
+                segment.pointed,
             )
         else:
-            stretch.trims = [
-                *[pair for pair in stretch.trims if pair[0] != sender][-WAITING_REQUESTS_MAX:],
+            segment.trims = [
+                *[pair for pair in segment.trims if pair[0] != sender][-WAITING_REQUESTS_MAX:],
                 (sender, request),
             ]
             if request.upto > self.state.trimmed:
                 self._record_trim(request.upto)
 
-    def _trimmed_behind(self, stretch: ChainSegment) -> int:
+    def _trimmed_behind(self, segment: ChainSegment) -> int:
         """Return the position that is durably trimmed at this node and at every node behind.
 
         The position is a lower bound: as far as this node knows.
         """
         return (
             self._trimmed_durably
-            if stretch.is_tail
-            else min(stretch.trim_confirmed, self._trimmed_durably)
+            if segment.is_tail
+            else min(segment.trim_confirmed, self._trimmed_durably)
         )
 
     def _record_trim(self, upto: int) -> None:
         self._record(LogTrimmed(upto))
         self._trims_unsynced.append((self.told, upto))
 
-    def _confirm_trim(self, stretch: ChainSegment, upto: int) -> None:
-        if upto > stretch.trim_confirmed:
-            stretch.trim_confirmed = upto
-            if stretch.is_head:
-                self._answer_committed(stretch)
-            elif stretch.live:
-                self._report(stretch)
+    def _confirm_trim(self, segment: ChainSegment, upto: int) -> None:
+        if upto > segment.trim_confirmed:
+            segment.trim_confirmed = upto
+            if segment.is_head:
+                self._answer_committed(segment)
+            elif segment.live:
+                self._report(segment)
 
     # -- seal, successor, collection (docs/log.md, Reconfiguration) --------------------------------
 
@@ -629,100 +629,100 @@ class LogNode:
         for one, other in pairwise(
             [*filter(None, [self.state.chains.get(chains[0].index - 1)]), *chains]
         ):
-            if one.id in self.state.stretches:
-                self._point(self.state.stretches[one.id], Successor(other, Status.PENDING))
+            if one.id in self.state.segments:
+                self._point(self.state.segments[one.id], Successor(other, Status.PENDING))
         new = tuple(chain for chain in chains if chain.index not in self.state.chains)
         if new:
             self._record(ChainsKnown(new))
         self._point_known()
 
     def _point_known(self) -> None:
-        for stretch, successor in self.state.unpointed():
-            self._point(stretch, successor)
+        for segment, successor in self.state.unpointed():
+            self._point(segment, successor)
 
-    def _point(self, stretch: ChainSegment, successor: Successor, collect: bool = False) -> None:
-        """Take the successor of a stretch.
+    def _point(self, segment: ChainSegment, successor: Successor, collect: bool = False) -> None:
+        """Take the successor of a segment.
 
         Raises :class:`ConflictingSuccessor`, which the server reports loudly: such a successor
         would lose committed entries.
         """
-        fact = self.state.pointed(stretch, successor, collect)
+        fact = self.state.pointed(segment, successor, collect)
         if fact is None:
             return
         successor.configuration.check_bounds()
         self._record(fact)
-        stretch.pointed = self.told
+        segment.pointed = self.told
         if successor.configuration.index not in self.state.chains:
             self._record(ChainsKnown((successor.configuration,)))
-        self._answer_committed(stretch)
-        self._tell_sealed(stretch)
-        stretch.forget_answers()
+        self._answer_committed(segment)
+        self._tell_sealed(segment)
+        segment.forget_answers()
         self._point_known()
 
-    def _tell_sealed(self, stretch: ChainSegment) -> None:
+    def _tell_sealed(self, segment: ChainSegment) -> None:
         """Tell the clients of waiting appends to send again, to the next chain."""
-        for sender, answer in stretch.answers_pending():
+        for sender, answer in segment.answers_pending():
             sealed = Appended(
-                answer.call, answer.number, AppendOutcome.SEALED, 0, stretch.successor
+                answer.call, answer.number, AppendOutcome.SEALED, 0, segment.successor
             )
-            self._send(sender, sealed, stretch.pointed)
+            self._send(sender, sealed, segment.pointed)
 
     def seal(self, sender: Sender, request: Seal) -> None:
-        """Seal a stretch: from now on the stretch takes no records.
+        """Seal a segment: from now on the segment takes no records.
 
         Records taken earlier are durable when the seal is durable.
         """
-        stretch = self._stretch(request)
-        if stretch.live:
-            self._record(ChainSealed(stretch.configuration.id))
-            stretch.pointed = self.told
-            self._answer_committed(stretch)
-            self._tell_sealed(stretch)
+        segment = self._segment(request)
+        if segment.live:
+            self._record(ChainSealed(segment.configuration.id))
+            segment.pointed = self.told
+            self._answer_committed(segment)
+            self._tell_sealed(segment)
         self._send(
-            sender, SealDone(request.call, stretch.length, stretch.successor), stretch.pointed
+            sender, SealDone(request.call, segment.length, segment.successor), segment.pointed
         )
 
     def read_config(self, sender: Sender, request: ReadConfig) -> None:
-        stretch = self._stretch(request)
-        self._send(sender, Ack(request.call, stretch.successor), stretch.pointed)
+        segment = self._segment(request)
+        self._send(sender, Ack(request.call, segment.successor), segment.pointed)
 
     def write_config(self, sender: Sender, request: WriteConfig | CollectConfig) -> None:
         """Take a successor, or a collection.
 
         A collection removes the data. The seal and the successor stay for ever.
         """
-        stretch = self._stretch(request)
-        self._point(stretch, request.successor, isinstance(request, CollectConfig))
-        self._send(sender, Ack(request.call, stretch.successor), self.told)
+        segment = self._segment(request)
+        self._point(segment, request.successor, isinstance(request, CollectConfig))
+        self._send(sender, Ack(request.call, segment.successor), self.told)
 
     def finalize(self, sender: Sender, request: Finalize) -> None:
         """Take note that the chain may be named to clients from now on (rule R21)."""
-        stretch = self._stretch(request)
-        if stretch.configuration.index > self.state.finalized:
-            self._record(ChainsKnown((), stretch.configuration.index))
-        self._send(sender, Ack(request.call, stretch.successor), self.told)
+        segment = self._segment(request)
+        if segment.configuration.index > self.state.finalized:
+            self._record(ChainsKnown((), segment.configuration.index))
+        self._send(sender, Ack(request.call, segment.successor), self.told)
 
     def stand(self, sender: Sender, request: Stand) -> None:
-        stretch, upto = self._stretch(request), self.state.base_upto
+        segment, upto = self._segment(request), self.state.base_upto
         self._send(
-            sender, Stood(request.call, upto >= stretch.start, upto, stretch.successor), self.told
+            sender, Stood(request.call, upto >= segment.start, upto, segment.successor), self.told
         )
 
     # -- from server to server: rows and old records -----------------------------------------------
 
     def look_row(self, sender: Sender, request: LookRow) -> None:
         """Answer with a client's row. The request carries the successor (R1)."""
-        stretch = self._stretch(request)
+        segment = self._segment(request)
         if request.successor is not None:
-            self._point(stretch, request.successor)
-        found = self._row_here(stretch.configuration, request.client, request.since)
+            self._point(segment, request.successor)
+        found = self._row_here(segment.configuration, request.client, request.since)
         nothing = RowFound(NO_CALL, False, 0, (), False, False, self.state.trimmed)
         self._send(sender, replace(found or nothing, call=request.call), self.told)
 
     def _row_here(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:
-        """Return a client's row in the stretch of ``chain``, and below, if this node has that part.
+        """Return a client's row in the segment of ``chain``, and below, if this node has that part.
 
-        None if this node lacks a part of the stretch.
+        None if this node lacks a part of the segment.
         """
         holds = self.state.rows_for(chain)
         if holds is None:
@@ -739,10 +739,10 @@ class LogNode:
         self._looks.receive(reply, self.now)
 
     def fetch(self, sender: Sender, request: Fetch) -> None:
-        """Answer with old records from any stretch. The request carries the successor (R1)."""
-        stretch = self.state.stretches.get(request.configuration)
-        if stretch is not None and request.successor is not None:
-            self._point(stretch, request.successor)
+        """Answer with old records from any segment. The request carries the successor (R1)."""
+        segment = self.state.segments.get(request.configuration)
+        if segment is not None and request.successor is not None:
+            self._point(segment, request.successor)
         records = (
             self.state.final(request.first, LOG_PIECE_BYTES, RECORDS_MAX)
             if request.first >= self.state.trimmed

@@ -36,22 +36,22 @@ class NodeReads:
         self._next_call = next_call
         self._held: list[WaitingRead] = []
 
-    def read(self, stretch: ChainSegment, sender: Sender, request: ReadLog, now: float) -> None:
+    def read(self, segment: ChainSegment, sender: Sender, request: ReadLog, now: float) -> None:
         """Answer a read, or make it wait.
 
         A dirty read asks the tail; a read that follows waits for entries.
         """
-        reply = self._answer(stretch, request)
+        reply = self._answer(segment, request)
         if tells(reply):
-            self._show(stretch, sender, reply)
+            self._show(segment, sender, reply)
         elif request.wait_s > 0 and len(self._held) < WAITING_REQUESTS_MAX:
             self._held.append(WaitingRead(sender, request, now + request.wait_s))
-        elif _is_dirty(stretch, request.first):
-            self._ask_tail(stretch, WaitingRead(sender, request, now + DIRTY_S), now)
+        elif _is_dirty(segment, request.first):
+            self._ask_tail(segment, WaitingRead(sender, request, now + DIRTY_S), now)
         else:
-            self._show(stretch, sender, reply)
+            self._show(segment, sender, reply)
 
-    def read_each(self, stretch: ChainSegment, sender: Sender, request: ReadEach) -> None:
+    def read_each(self, segment: ChainSegment, sender: Sender, request: ReadEach) -> None:
         """Answer with the entries that are at this node and may be shown.
 
         No read waits: the client asks once more for each dirty entry.
@@ -62,25 +62,25 @@ class NodeReads:
             if full
             else self._state.each(request.positions, request.uncommitted)
         )
-        reply = EachRead(request.call, entries, stretch.successor)
+        reply = EachRead(request.call, entries, segment.successor)
         self.outbox_bytes += reply.bulk
-        self._send(sender, reply, stretch.pointed)
+        self._send(sender, reply, segment.pointed)
 
-    def _answer(self, stretch: ChainSegment, request: ReadLog) -> LogEntries:
+    def _answer(self, segment: ChainSegment, request: ReadLog) -> LogEntries:
         """Return the answer to a read. If no entry may leave now, look for at most one entry."""
         if self.outbox_bytes > OUTBOX_BYTES_MAX and request.count > 1:
             request = replace(request, count=1)
-        return self._state.answer(stretch, request)
+        return self._state.answer(segment, request)
 
-    def _is_ahead(self, stretch: ChainSegment, request: ReadLog) -> bool:
+    def _is_ahead(self, segment: ChainSegment, request: ReadLog) -> bool:
         """Return whether a read is ahead of all entries, where a search would find nothing.
 
         The check matters because each commit asks, and a thousand reads may wait.
         """
-        here = stretch.length if request.uncommitted else stretch.committed
-        return request.first >= max(here, self._state.trimmed) and stretch.successor is None
+        here = segment.length if request.uncommitted else segment.committed
+        return request.first >= max(here, self._state.trimmed) and segment.successor is None
 
-    def _show(self, stretch: ChainSegment, to: Sender, reply: LogEntries) -> None:
+    def _show(self, segment: ChainSegment, to: Sender, reply: LogEntries) -> None:
         """Answer a read, without entries if too many bytes wait to leave.
 
         A single append may end a thousand waiting reads.
@@ -88,57 +88,57 @@ class NodeReads:
         if self.outbox_bytes > OUTBOX_BYTES_MAX and reply.entries:
             reply = replace(reply, entries=())
         self.outbox_bytes += reply.bulk
-        self._send(to, reply, stretch.pointed)
+        self._send(to, reply, segment.pointed)
 
-    def _ask_tail(self, stretch: ChainSegment, held: WaitingRead, now: float) -> None:
-        stretch.asking.append(held)
-        if stretch.asked_tail is None or now > stretch.ask_tail_again_at:
-            stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), now + SEND_AGAIN_S
-            self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
+    def _ask_tail(self, segment: ChainSegment, held: WaitingRead, now: float) -> None:
+        segment.asking.append(held)
+        if segment.asked_tail is None or now > segment.ask_tail_again_at:
+            segment.asked_tail, segment.ask_tail_again_at = self._next_call(), now + SEND_AGAIN_S
+            self._send(segment.servers[-1], Look(segment.asked_tail, segment.configuration.id))
 
-    def tail_answered(self, stretch: ChainSegment) -> None:
+    def tail_answered(self, segment: ChainSegment) -> None:
         """Show the entries to the reads that waited for the tail."""
-        asking, stretch.asking = stretch.asking, []
-        self._show_all(stretch, asking)
+        asking, segment.asking = segment.asking, []
+        self._show_all(segment, asking)
 
-    def go_on(self, stretch: ChainSegment) -> None:
+    def go_on(self, segment: ChainSegment) -> None:
         """Answer the reads that waited for this commit, or for the successor."""
         held, self._held = self._held, []
         for one in held:
             reply = (
-                self._answer(stretch, one.request)
-                if one.request.configuration == stretch.configuration.id
-                and not self._is_ahead(stretch, one.request)
+                self._answer(segment, one.request)
+                if one.request.configuration == segment.configuration.id
+                and not self._is_ahead(segment, one.request)
                 else None
             )
             if reply is not None and tells(reply):
-                self._show(stretch, one.sender, reply)
+                self._show(segment, one.sender, reply)
             else:
                 self._held.append(one)
 
     def tick(self, now: float) -> None:
         """End the reads whose wait is over."""
-        for stretch in self._state.stretches.values():
-            if stretch.asking:
-                late = [held for held in stretch.asking if now >= held.until]
-                stretch.asking = [held for held in stretch.asking if now < held.until]
-                self._show_all(stretch, late)
+        for segment in self._state.segments.values():
+            if segment.asking:
+                late = [held for held in segment.asking if now >= held.until]
+                segment.asking = [held for held in segment.asking if now < held.until]
+                self._show_all(segment, late)
         late, self._held = (
             [held for held in self._held if now >= held.until],
             [held for held in self._held if now < held.until],
         )
         for held in late:
-            self._show_all(self._state.stretches[held.request.configuration], [held])
+            self._show_all(self._state.segments[held.request.configuration], [held])
 
-    def _show_all(self, stretch: ChainSegment, waited: Sequence[WaitingRead]) -> None:
+    def _show_all(self, segment: ChainSegment, waited: Sequence[WaitingRead]) -> None:
         for held in waited:
-            self._show(stretch, held.sender, self._answer(stretch, held.request))
+            self._show(segment, held.sender, self._answer(segment, held.request))
 
 
-def _is_dirty(stretch: ChainSegment, position: int) -> bool:
+def _is_dirty(segment: ChainSegment, position: int) -> bool:
     """Return whether the tail must be asked first."""
     return (
-        stretch.committed <= position < stretch.length
-        and not stretch.is_tail
-        and len(stretch.asking) < WAITING_REQUESTS_MAX
+        segment.committed <= position < segment.length
+        and not segment.is_tail
+        and len(segment.asking) < WAITING_REQUESTS_MAX
     )

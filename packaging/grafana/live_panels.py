@@ -167,7 +167,7 @@ LIVE = (
             ),
             Panel(
                 "Batches: p99 of the processor's time",
-                "What came together is handled at a stretch; others wait for so long.",
+                "The requests of a batch are handled together; other requests wait for so long.",
                 each("ares_batch_seconds"),
                 "s",
             ),

@@ -16,7 +16,7 @@ from ares.platform.processor_waits import ProcessorWaits
 from ares.store.journal import writer as journal_writer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import ALIGNMENT
-from ares.store.journal.segment_journal import SMALL_BATCH_BYTES, STRETCH_SHARE
+from ares.store.journal.segment_journal import RUN_SHARE, SMALL_BATCH_BYTES
 from ares.store.journal.segments import SHORT_BYTES_MAX
 from ares.store.journal.writer import (
     AWAY_MAX_S,
@@ -380,22 +380,22 @@ def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
     node = Node(log_journal(tmp_path / "j", disk, segment_bytes=4096 * KIB, background=noting))
 
     def commits(count, size):
-        """Return the number of zeros written, and of stretches filled by the commits."""
+        """Return the number of zeros written, and of runs filled by the commits."""
         disk.zeros.clear()
         end = node.journal._head.end if node.journal._head is not None else 0
         for _ in range(count):
             assert node.handle(put("a", next(numbers), bytes([1]) * size)) is not None
             node.commit()
             assert not (noting.shorts[-1] and any(disk.zeros[-2:])), "the event loop never does it"
-        return sum(disk.zeros), (node.journal._head.end - end) // stretch
+        return sum(disk.zeros), (node.journal._head.end - end) // run
 
-    numbers, stretch = itertools.count(1), 4096 * KIB // STRETCH_SHARE
+    numbers, run = itertools.count(1), 4096 * KIB // RUN_SHARE
     assert commits(1, 10) == (0, 0), "not after a start"
-    zeros, stretches = commits(1000, 400)
-    assert stretches > 10
-    assert (stretches - 1) * stretch <= zeros <= stretches * stretch
-    commits(1, SMALL_BATCH_BYTES * 3)  # small batches were in this stretch
-    assert commits(10, SMALL_BATCH_BYTES * 3) == (0, 10 * SMALL_BATCH_BYTES * 3 // stretch)
+    zeros, runs = commits(1000, 400)
+    assert runs > 10
+    assert (runs - 1) * run <= zeros <= runs * run
+    commits(1, SMALL_BATCH_BYTES * 3)  # small batches were in this run
+    assert commits(10, SMALL_BATCH_BYTES * 3) == (0, 10 * SMALL_BATCH_BYTES * 3 // run)
     node.journal.close()
     assert (
         Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state

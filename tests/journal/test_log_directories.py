@@ -59,7 +59,7 @@ async def ran(journal, entries=(), answer=Appended):
             logs.handle(("client",), Append(call(), alone.id, CLIENT, number, 1, 0, (entry,)))
         for _ in entries:
             await appended.acquire()
-        return [stretch.length for stretch in logs.hosted.values()]
+        return [segment.length for segment in logs.hosted.values()]
     finally:
         await logs.close()
 

@@ -188,7 +188,7 @@ class LogOnDisk:
 
     @property
     def live(self):
-        return next((stretch for stretch in self.state.stretches.values() if stretch.live), None)
+        return next((segment for segment in self.state.segments.values() if segment.live), None)
 
     def take(self):
         if self.live is not None:
@@ -204,7 +204,7 @@ class LogOnDisk:
             each.start for each in self.state.chains.values() if each.start > self.state.base_upto
         ]
         if starts and any(
-            stretch.start > self.state.base_upto for stretch in self.state.stretches.values()
+            segment.start > self.state.base_upto for segment in self.state.segments.values()
         ):
             first, records = self.state.base_upto, []
             for record in self.row(first, 3):
@@ -244,17 +244,17 @@ class LogOnDisk:
             self.tell(ChainsKnown((chain(0, 0, MEMBERS[0]),)))
             return
         chains, rng = self.state.chains, self.rng
-        stretch = self.state.stretches.get(chains[last].id)
+        segment = self.state.segments.get(chains[last].id)
         end = chains[last].start + rng.choice([0, 2, 7])
-        if stretch is not None:
+        if segment is not None:
             ends = [
-                record.end for record in stretch.entries.records(stretch.committed, stretch.length)
+                record.end for record in segment.entries.records(segment.committed, segment.length)
             ]
-            end = rng.choice([stretch.committed, stretch.length, stretch.length + 4, *ends])
+            end = rng.choice([segment.committed, segment.length, segment.length + 4, *ends])
         following = chain(last + 1, end, rng.choice(MEMBERS))
-        if stretch is not None:
+        if segment is not None:
             self.tell(
-                ChainPointed(stretch.configuration.id, Successor(following, Status.PENDING), False)
+                ChainPointed(segment.configuration.id, Successor(following, Status.PENDING), False)
             )
         self.tell(ChainsKnown((following,)))
 
@@ -267,9 +267,9 @@ class LogOnDisk:
         if not last or (self.live is not None and self.state.base_upto < self.live.start):
             return
         successor = Successor(self.state.chains[last], Status.FINALIZED)
-        for stretch in list(self.state.stretches.values()):
-            if stretch.configuration.index < last and not stretch.collected:
-                self.tell(ChainPointed(stretch.configuration.id, successor, True))
+        for segment in list(self.state.segments.values()):
+            if segment.configuration.index < last and not segment.collected:
+                self.tell(ChainPointed(segment.configuration.id, successor, True))
 
 
 def plain(facts):
@@ -287,20 +287,20 @@ def seen(state):
     the same.
     """
     told = {}
-    for id, stretch in state.stretches.items():
-        records = held(stretch.entries, state)
+    for id, segment in state.segments.items():
+        records = held(segment.entries, state)
         told[id] = (
-            stretch.sealed,
-            stretch.successor,
-            stretch.end,
-            stretch.collected,
-            stretch.merged,
-            stretch.length,
+            segment.sealed,
+            segment.successor,
+            segment.end,
+            segment.collected,
+            segment.merged,
+            segment.length,
             records,
         )
-        told[id, "rows"] = rows_seen(stretch.rows, records, state.trimmed)
-        for first in range(state.trimmed, stretch.length + 2, 3):
-            answer = state.answer(stretch, ReadLog(call(), id, first, 5, 1500, uncommitted=True))
+        told[id, "rows"] = rows_seen(segment.rows, records, state.trimmed)
+        for first in range(state.trimmed, segment.length + 2, 3):
+            answer = state.answer(segment, ReadLog(call(), id, first, 5, 1500, uncommitted=True))
             told[id, first] = (
                 answer.first,
                 answer.entries,

@@ -85,8 +85,8 @@ class Chains(Wired):
     def entries(self, of: Configuration = C0) -> list[bytes]:
         """Return all entries at the head of a chain."""
         state = self.nodes[of.server_ids[0]].state
-        stretch = state.stretches[of.id]
-        parts = (state.base.records(0, of.start), stretch.entries.records(of.start, stretch.length))
+        segment = state.segments[of.id]
+        parts = (state.base.records(0, of.start), segment.entries.records(of.start, segment.length))
         return [entry for records in parts for each in records for entry in each.entries]
 
 

@@ -123,7 +123,7 @@ def test_appends_are_refused_in_words_and_taken_again_after_a_trim(alone):
     number, reply = fill(alone)
     for _ in range(3):
         assert (reply.reason, "its disk is full" in reply.detail) == (Reason.STORAGE, True)
-        upto = alone.logs.nodes[0].state.stretches[alone.chain.id].length
+        upto = alone.logs.nodes[0].state.segments[alone.chain.id].length
         (done,) = alone.ask(Trim(call(), alone.chain.id, upto))
         assert isinstance(done, TrimDone)
         assert done.done
@@ -140,7 +140,7 @@ def test_many_appends_of_one_turn_that_do_not_all_fit_are_refused_one_by_one(alo
     replies = alone.ask(*appends)
     refused = sum(isinstance(reply, Refused) for reply in replies)
     assert 0 < refused < 199
-    assert alone.logs.nodes[0].state.stretches[alone.chain.id].length == 199 - refused
+    assert alone.logs.nodes[0].state.segments[alone.chain.id].length == 199 - refused
 
 
 def test_another_log_is_refused_and_the_server_goes_on(alone):
@@ -164,17 +164,17 @@ def test_a_full_node_takes_the_trim_of_a_forward_and_not_its_records():
     state = server.logs.nodes[0].state
 
     def forward(trimmed):
-        length = state.stretches[server.chain.id].length
+        length = state.segments[server.chain.id].length
         seal = seal_of(length, CLIENT, length + 1, length + 1, (ENTRY,))
         record = LogRecord(length, CLIENT, length + 1, length + 1, (ENTRY,), seal)
         server.ask(Forward(call(), server.chain.id, "s1", length, (record,), trimmed))
-        return state.stretches[server.chain.id].length - length
+        return state.segments[server.chain.id].length - length
 
     while forward(0):
         pass
-    length = state.stretches[server.chain.id].length
+    length = state.segments[server.chain.id].length
     assert forward(length) == 0
     assert state.trimmed == length
     assert forward(length) == 1
     server.ask(Committed(call(), server.chain.id, "s2", length + 1, length + 1, length, False))
-    assert state.stretches[server.chain.id].committed == length + 1
+    assert state.segments[server.chain.id].committed == length + 1

@@ -98,9 +98,9 @@ def test_a_reconfiguration_moves_everything_and_every_operation_goes_on(log):
     assert (made.index, made.start, made.server_ids) == (1, 2, ("s3", "s4", "s5"))
     assert all(log.nodes.nodes[name].state.base_upto == 2 for name in made.server_ids)
     assert all(
-        stretch.collected
+        segment.collected
         for name in NAMES
-        for stretch in log.nodes.nodes[name].state.stretches.values()
+        for segment in log.nodes.nodes[name].state.segments.values()
     )
     assert log.append(b"c") == 2
     log.cut = other.cut = NAMES[:1]
@@ -115,7 +115,7 @@ def test_a_log_is_not_sealed_when_a_server_of_the_new_chain_is_down(log):
         log.do(
             log.session.operations.reconfigure(chain(servers=("s3", "s4", "s5"))), timeout_s=30.0
         )
-    assert log.nodes.nodes["s0"].state.stretches[C0.id].live
+    assert log.nodes.nodes["s0"].state.segments[C0.id].live
 
 
 def test_the_next_configuration_of_a_log_is_a_chain(log):

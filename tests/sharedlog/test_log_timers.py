@@ -1,4 +1,4 @@
-"""The timers of many logs at a server: a bounded number at a stretch, and each in its turn."""
+"""The timers of many logs at a server: a bounded number in a turn, and each in its turn."""
 
 import time
 from collections import Counter
@@ -60,7 +60,7 @@ def many(meter: Meter) -> HostedLogs:
     return logs
 
 
-def test_each_log_has_its_turn_and_no_more_than_the_bound_at_a_stretch(
+def test_each_log_has_its_turn_and_no_more_than_the_bound_in_a_turn(
     ticked: Counter[LogNode],
 ) -> None:
     logs = many(Meter())
@@ -70,7 +70,7 @@ def test_each_log_has_its_turn_and_no_more_than_the_bound_at_a_stretch(
     assert [ticked[node] for node in logs.nodes] == [2] * LOGS
 
 
-def test_work_of_a_timer_ends_the_stretch(
+def test_work_of_a_timer_ends_the_turn(
     ticked: Counter[LogNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meter = Meter()

@@ -102,7 +102,7 @@ def test_a_trim_gives_back_its_places_at_once_however_many_and_however_large_its
     log.check()
     log.start()
     log.check()
-    assert log.state.trimmed == log.state.stretches[chain().id].length == 400
+    assert log.state.trimmed == log.state.segments[chain().id].length == 400
 
 
 def test_memory_keeps_what_is_in_the_newest_places_only():

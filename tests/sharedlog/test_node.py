@@ -61,8 +61,8 @@ def test_no_entry_is_shown_at_a_position_that_is_not_its_own(wired):
     for number in range(1, 6):
         wired.hand("s0", append(number, b"%d" % number, lowest=number))
         wired.run()
-    stretch = wired.nodes["s1"].state.stretches[C0.id]
-    del stretch.entries._records[2]
+    segment = wired.nodes["s1"].state.segments[C0.id]
+    del segment.entries._records[2]
     for first, count, entries in (
         (0, 5, (b"1", b"2")),
         (2, 1, ()),
@@ -83,7 +83,7 @@ def test_no_fact_has_more_records_than_can_be_read_back(wired):
     taken = [fact for fact in wired.disks["s0"] if isinstance(fact, RecordsTaken)]
     assert [len(fact.records) for fact in taken] == [RECORDS_MAX, 5]
     wired.nodes["s0"].stored(len(wired.disks["s0"]), 0.0)
-    assert wired.nodes["s0"].state.stretches[C0.id].durable == count
+    assert wired.nodes["s0"].state.segments[C0.id].durable == count
 
 
 def outcome(messages):
@@ -127,7 +127,7 @@ def test_numbers_are_taken_in_order_and_once(wired):
     for _ in range(2):
         wired.hand("s0", append(1, b"a"))
         assert outcome(wired.run()) == (AppendOutcome.DONE, 0)
-    assert wired.nodes["s2"].state.stretches[C0.id].length == 1
+    assert wired.nodes["s2"].state.segments[C0.id].length == 1
 
 
 def test_a_lost_forward_is_repeated_and_a_gap_asked_for(wired):
@@ -146,9 +146,9 @@ def test_records_that_are_not_what_the_head_made_are_not_taken(wired):
     wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (record,), 0), sender="s0")
     good = structs.replace(record, seal=seal_of(*structs.astuple(record)[:5]))
     wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (good,), 0), sender="s2")
-    assert wired.nodes["s1"].state.stretches[C0.id].length == 0
+    assert wired.nodes["s1"].state.segments[C0.id].length == 0
     wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (good,), 0), sender="s0")
-    assert wired.nodes["s1"].state.stretches[C0.id].length == 1
+    assert wired.nodes["s1"].state.segments[C0.id].length == 1
 
 
 def test_a_sealed_node_takes_nothing_for_ever(wired):
@@ -174,8 +174,8 @@ def test_what_is_at_or_beyond_the_end_counts_for_nothing_and_rows_are_cut_with_i
     wired.sent.clear()
     c1 = chain(1, 1)
     wired.hand("s0", Introduce(NO_CALL, c1, (C0,)))
-    stretch = wired.nodes["s0"].state.stretches[C0.id]
-    assert (stretch.length, stretch.committed, wired.nodes["s0"].state.base_upto) == (1, 1, 1)
+    segment = wired.nodes["s0"].state.segments[C0.id]
+    assert (segment.length, segment.committed, wired.nodes["s0"].state.base_upto) == (1, 1, 1)
     wired.sent.clear()
     for name in ("s1", "s2"):
         wired.hand(name, Introduce(NO_CALL, c1, (C0,)))
@@ -205,7 +205,7 @@ def test_a_successor_that_starts_below_what_is_committed_is_refused_loudly(wired
     wired.hand("s0", WriteConfig(call(), C0.id, Successor(chain(1, 0), Status.PENDING)))
     (refused,) = wired.run()
     assert refused.reason is Reason.CONFLICTING_SUCCESSOR
-    assert wired.nodes["s0"].state.stretches[C0.id].live
+    assert wired.nodes["s0"].state.segments[C0.id].live
 
 
 def test_a_later_chain_alone_does_not_tell_the_end(wired):
@@ -215,8 +215,8 @@ def test_a_later_chain_alone_does_not_tell_the_end(wired):
         WriteConfig(call(), C0.id, Successor(chain(3, 7, ("s5", "s6", "s7")), Status.FINALIZED)),
     )
     wired.sent.clear()
-    stretch = wired.nodes["s0"].state.stretches[C0.id]
-    assert (stretch.end, stretch.length) == (None, 0)
+    segment = wired.nodes["s0"].state.segments[C0.id]
+    assert (segment.end, segment.length) == (None, 0)
     wired.hand("s0", ReadLog(call(), C0.id, 0))
     (reply,) = wired.run()
     assert (reply.entries, reply.elsewhere) == ((), ("s1", "s2", "s5", "s6", "s7"))
@@ -290,8 +290,8 @@ def test_a_dirty_read_asks_the_tail(wired):
     wired.hand("s0", append(1, b"a"))
     wired.run(without=("client",))
     node = wired.nodes["s1"]
-    stretch = node.state.stretches[C0.id]
-    stretch.committed = 0
+    segment = node.state.segments[C0.id]
+    segment.committed = 0
     wired.hand("s1", ReadLog(call(9), C0.id, 0))
     (reply,) = wired.run()
     assert reply.entries == (b"a",)

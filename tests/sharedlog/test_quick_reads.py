@@ -129,8 +129,8 @@ def test_a_node_answers_what_it_may_show_and_says_nothing_about_the_rest(reader)
 
 
 def test_a_dirty_one_is_asked_for_once_more_and_the_others_do_not_wait(reader):
-    stretch = reader.nodes.nodes["s1"].state.stretches[C0.id]
-    stretch.committed = 6
+    segment = reader.nodes.nodes["s1"].state.segments[C0.id]
+    segment.committed = 6
     reader.nodes.hand("s1", ReadEach(call(9), C0.id, (0, 7, 99)))
     (reply,) = reader.nodes.run()
     assert reply.entries == (b"0", None, None)
@@ -142,7 +142,7 @@ def test_a_dirty_one_is_asked_for_once_more_and_the_others_do_not_wait(reader):
 
 def test_uncommitted_ones_do_not_wait_and_go_in_requests_of_their_own(reader):
     for name in ("s0", "s1", "s2"):
-        reader.nodes.nodes[name].state.stretches[C0.id].committed = 6
+        reader.nodes.nodes[name].state.segments[C0.id].committed = 6
     reader.cut = ("s2",)
     for position in (0, 6, 7):
         reader.read(position, uncommitted=True)
@@ -156,9 +156,9 @@ def test_uncommitted_ones_do_not_wait_and_go_in_requests_of_their_own(reader):
 @pytest.mark.parametrize("positions", [(99, 5, 6), (5, 99, 6), (0, 99, 6, 5), (6, 5, 0)])
 def test_a_position_beyond_the_end_makes_no_dirty_one_visible(reader, positions):
     state = reader.nodes.nodes["s1"].state
-    state.stretches[C0.id].committed = 5
+    state.segments[C0.id].committed = 5
     alone = tuple(
-        state.answer(state.stretches[C0.id], ReadLog(call(), C0.id, position)).entries or (None,)
+        state.answer(state.segments[C0.id], ReadLog(call(), C0.id, position)).entries or (None,)
         for position in positions
     )
     assert state.each(positions) == tuple(entries[0] for entries in alone)
@@ -167,7 +167,7 @@ def test_a_position_beyond_the_end_makes_no_dirty_one_visible(reader, positions)
 
 def test_neighbours_in_one_record_are_read_once(reader, monkeypatch):
     state, asked = reader.nodes.nodes["s1"].state, []
-    entries = state.stretches[C0.id].entries
+    entries = state.segments[C0.id].entries
     monkeypatch.setattr(
         entries,
         "record",

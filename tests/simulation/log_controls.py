@@ -44,8 +44,8 @@ def end_of_a_node_that_was_not_sealed() -> Any:
     """Make a reconfigurer ask for lengths without sealing, and take the first answer's length."""
 
     def seal(self: LogNode, sender: Any, request: Any) -> None:
-        stretch = self._stretch(request)
-        self._send(sender, SealDone(request.call, stretch.length, stretch.successor), self.told)
+        segment = self._segment(request)
+        self._send(sender, SealDone(request.call, segment.length, segment.successor), self.told)
 
     return together(
         patch.object(LogNode, "seal", seal),
@@ -62,7 +62,7 @@ def end_of_less_than_a_majority() -> Any:
 
 def forwards_taken_after_the_seal() -> Any:
     """Make a sealed node accept and pass on forwards until it knows the successor."""
-    live = property(lambda stretch: stretch.successor is None)
+    live = property(lambda segment: segment.successor is None)
 
     def lively(method: Any) -> Any:
         def as_if_not_sealed(*arguments: Any) -> None:
@@ -93,27 +93,27 @@ def appends_before_the_chain_is_pointed_to() -> Any:
 def ends_inside_an_append() -> Any:
     """Forward the entries of an append separately, so that an append can be cut apart."""
 
-    def take(self: LogNode, stretch: Any, sender: Any, request: Any) -> None:
-        first, records = stretch.length, []
+    def take(self: LogNode, segment: Any, sender: Any, request: Any) -> None:
+        first, records = segment.length, []
         for offset, entry in enumerate(request.entries):
             record = LogRecord(
                 first + offset, request.client, request.number, request.lowest, (entry,)
             )
             records.append(structs.replace(record, seal=seal_of(*structs.astuple(record)[:5])))
-        self._await(stretch, sender, request, first, first + len(request.entries))
-        self._take_records(stretch, tuple(records))
+        self._await(segment, sender, request, first, first + len(request.entries))
+        self._take_records(segment, tuple(records))
 
-    def forward(self: LogNode, stretch: Any, first: int) -> None:
-        records = tuple(stretch.entries.records(first, self._may_forward(stretch))[:1])
-        stretch.sent, stretch.resend_at = (
-            (max(stretch.sent, records[-1].end) if records else stretch.sent),
+    def forward(self: LogNode, segment: Any, first: int) -> None:
+        records = tuple(segment.entries.records(first, self._may_forward(segment))[:1])
+        segment.sent, segment.resend_at = (
+            (max(segment.sent, records[-1].end) if records else segment.sent),
             self.now + 0.2,
         )
         self._send(
-            stretch.after,
+            segment.after,
             Forward(
                 NO_CALL,
-                stretch.configuration.id,
+                segment.configuration.id,
                 self.server,
                 first,
                 records,
@@ -130,10 +130,10 @@ def a_later_start_taken_for_the_end() -> Any:
     """Take the start of any chain that a node hears of for the end of the node's own chain."""
     point = LogState._point
 
-    def careless(self: LogState, stretch: Any, fact: ChainPointed) -> None:
-        if stretch.end is None:
-            stretch.end = fact.successor.configuration.start
-        point(self, stretch, fact)
+    def careless(self: LogState, segment: Any, fact: ChainPointed) -> None:
+        if segment.end is None:
+            segment.end = fact.successor.configuration.start
+        point(self, segment, fact)
 
     return patch.object(LogState, "_point", careless)
 
@@ -237,13 +237,13 @@ def forwards_before_they_are_durable() -> Any:
     """Forward entries before they are durable, so that a node forgets entries that it forwarded."""
     take_records = LogNode._take_records
 
-    def hasty(self: LogNode, stretch: Any, records: Any) -> None:
-        take_records(self, stretch, records)
-        if not stretch.is_tail:
-            self._forward(stretch, stretch.sent)
+    def hasty(self: LogNode, segment: Any, records: Any) -> None:
+        take_records(self, segment, records)
+        if not segment.is_tail:
+            self._forward(segment, segment.sent)
 
     return together(
-        patch.object(LogNode, "_may_forward", lambda self, stretch: stretch.length),
+        patch.object(LogNode, "_may_forward", lambda self, segment: segment.length),
         patch.object(LogNode, "_take_records", hasty),
     )
 
@@ -252,10 +252,10 @@ def committed_before_the_tail_has_it() -> Any:
     """Make the node before the tail say which entries are committed."""
     send_on = LogNode._send_on
 
-    def early(self: LogNode, stretch: Any) -> None:
-        if stretch.live and stretch.place == len(stretch.servers) - 2:
-            self._commit(stretch, stretch.durable, stretch.durable)
-        send_on(self, stretch)
+    def early(self: LogNode, segment: Any) -> None:
+        if segment.live and segment.place == len(segment.servers) - 2:
+            self._commit(segment, segment.durable, segment.durable)
+        send_on(self, segment)
 
     return patch.object(LogNode, "_send_on", early)
 
@@ -267,13 +267,13 @@ def numbers_forgotten_by_a_new_head() -> Any:
     """Make a head know only the numbers of a client in its own chain."""
 
     def append(self: LogNode, sender: Any, request: Any) -> None:
-        stretch = self._stretch(request)
-        self._append_found(stretch, sender, request, EarlierRow(0, {}, True, False, 0, 0))
+        segment = self._segment(request)
+        self._append_found(segment, sender, request, EarlierRow(0, {}, True, False, 0, 0))
 
     return patch.object(LogNode, "append", append)
 
 
-def rows_looked_up_one_stretch_back() -> Any:
+def rows_looked_up_one_segment_back() -> Any:
     """Make a head ask the chain before, and no earlier chain."""
     return patch.object(
         EarlierLook, "done", lambda self: self.found.joined(joined_rows(self.rows.values()), True)
@@ -286,10 +286,10 @@ def rows_of_a_node_that_lacks_entries() -> Any:
 
     def careless(self: LogState, chain: Any) -> Any:
         held = holds_row(self, chain)
-        stretch = self.stretches.get(chain.id)
-        if held is not None or stretch is None or stretch.end is None:
+        segment = self.segments.get(chain.id)
+        if held is not None or segment is None or segment.end is None:
             return held
-        return (self.base_rows, True) if stretch.merged else (stretch.rows, False)
+        return (self.base_rows, True) if segment.merged else (segment.rows, False)
 
     return patch.object(LogState, "holds_row", careless)
 
@@ -299,12 +299,12 @@ def rows_of_a_node_that_does_not_know_the_successor() -> Any:
     look_row, holds_row = LogNode.look_row, LogState.holds_row
 
     def uncut(self: LogState, chain: Any) -> Any:
-        stretch = self.stretches.get(chain.id)
+        segment = self.segments.get(chain.id)
         return (
-            (stretch.rows, False)
-            if stretch is not None
-            and stretch.end is None
-            and stretch.length >= self.__dict__["asked"]
+            (segment.rows, False)
+            if segment is not None
+            and segment.end is None
+            and segment.length >= self.__dict__["asked"]
             else holds_row(self, chain)
         )
 
@@ -388,21 +388,21 @@ def position_taken_by_a_dirty_entry() -> Any:
     """Let an entry that may still be cut count."""
 
     def answer(
-        self: LogNode, stretch: Any, sender: Any, request: Any, outcome: Any, position: int = 0
+        self: LogNode, segment: Any, sender: Any, request: Any, outcome: Any, position: int = 0
     ) -> None:
         original(
             self,
-            stretch,
+            segment,
             sender,
             request,
             outcome,
-            stretch.length if outcome is AppendOutcome.TAKEN else position,
+            segment.length if outcome is AppendOutcome.TAKEN else position,
         )
 
     original = LogNode._answer
     return together(
         patch.object(
-            LogNode, "_is_taken", lambda self, stretch, position: stretch.length > position
+            LogNode, "_is_taken", lambda self, segment, position: segment.length > position
         ),
         patch.object(LogNode, "_answer", answer),
     )
@@ -412,11 +412,11 @@ def position_taken_before_the_look() -> Any:
     """Check the position before checking whether the append was there before."""
     found = LogNode._append_found
 
-    def hasty(self: LogNode, stretch: Any, sender: Any, request: Any, what: Any) -> None:
-        if stretch.live and request.at is not None and stretch.committed > request.at:
-            self._answer(stretch, sender, request, AppendOutcome.TAKEN, stretch.committed)
+    def hasty(self: LogNode, segment: Any, sender: Any, request: Any, what: Any) -> None:
+        if segment.live and request.at is not None and segment.committed > request.at:
+            self._answer(segment, sender, request, AppendOutcome.TAKEN, segment.committed)
         else:
-            found(self, stretch, sender, request, what)
+            found(self, segment, sender, request, what)
 
     return patch.object(LogNode, "_append_found", hasty)
 
@@ -456,7 +456,7 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     forwards_before_they_are_durable: 0,
     committed_before_the_tail_has_it: 0,
     numbers_forgotten_by_a_new_head: 9,
-    rows_looked_up_one_stretch_back: 34,
+    rows_looked_up_one_segment_back: 34,
     rows_of_a_node_that_lacks_entries: 2255,
     rows_of_cut_entries_kept: 140,
     rows_trimmed_without_a_word: 162,

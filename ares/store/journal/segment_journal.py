@@ -76,8 +76,8 @@ SPARE_SHARE = 2
 AHEAD_SHARE = 16
 """Divisor of a segment: the room allocated at a time."""
 
-STRETCH_SHARE = 128
-"""Divisor of a segment: a stretch, after which the mean size of batches is checked."""
+RUN_SHARE = 128
+"""Divisor of a segment: a run of batches, after which the mean size of batches is checked."""
 
 SMALL_BATCH_BYTES = 16 * 1024
 """Mean size of batches up to which zeros are written ahead of them.
@@ -129,8 +129,8 @@ class SegmentJournal:
         self._moved: list[PutData] = []
         self._anchor = Anchor(self._disk, directory, owner.identity)
         self._work = CommitWork(self._disk, self._anchor)
-        self._stretch_end = self._stretch_batches = 0
-        self._stretch_bytes = (
+        self._run_end = self._run_batches = 0
+        self._run_bytes = (
             segment_bytes  # as if batches had been large: the first commit waits for no zeros
         )
         self.mark = BatchPlace(0, 0, 0)
@@ -331,7 +331,7 @@ class SegmentJournal:
                 self._settling.append(old)
             self._work.steps.append(BegunSegment(old, new, frame))
             self._head = new
-            self._stretch_end = 0
+            self._run_end = 0
             return head.number
         return None
 
@@ -427,17 +427,17 @@ class SegmentJournal:
     def _zeros(self, head: Segment, end: int) -> int:
         """Return the number of zeros to write behind the batch that ends at ``end``.
 
-        A stretch of zeros follows a full stretch of small batches.
+        A run of zeros follows a full run of small batches.
         """
-        self._stretch_bytes += end - head.end
-        self._stretch_batches += 1
-        if end < self._stretch_end:
+        self._run_bytes += end - head.end
+        self._run_batches += 1
+        if end < self._run_end:
             return 0
-        stretch = self._segment_bytes // STRETCH_SHARE
-        are_small = self._stretch_bytes <= SMALL_BATCH_BYTES * self._stretch_batches
-        self._stretch_end = end + stretch
-        self._stretch_bytes = self._stretch_batches = 0
-        return max(0, min(stretch, head.allocated - end)) if are_small else 0
+        run = self._segment_bytes // RUN_SHARE
+        are_small = self._run_bytes <= SMALL_BATCH_BYTES * self._run_batches
+        self._run_end = end + run
+        self._run_bytes = self._run_batches = 0
+        return max(0, min(run, head.allocated - end)) if are_small else 0
 
     # -- space -------------------------------------------------------------------------------------
 

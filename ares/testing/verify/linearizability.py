@@ -148,15 +148,15 @@ class _Shrinking:
             found, size = smaller, max(size // 2, 1)
 
     def _narrow(self, stop: int) -> list[int]:
-        """Return the shortest contradictory stretch before ``stop``.
+        """Return the shortest contradictory range of places before ``stop``.
 
-        Lengths are powers of two; without such a stretch, all places are returned.
+        Lengths are powers of two; without such a range, all places are returned.
         """
         size = _WINDOW
         while size < 2 * stop:
-            stretch = self._with_writes(range(max(stop - size, 0), stop))
-            if _contradictory(self._at(stretch)):
-                return stretch
+            places = self._with_writes(range(max(stop - size, 0), stop))
+            if _contradictory(self._at(places)):
+                return places
             size *= 2
         return list(range(len(self._events)))
 

@@ -173,17 +173,17 @@ class LogWatch:
     def look(self, server: LogServer) -> None:
         """Check the state after any event that may have changed this server."""
         state = server.node.state
-        for id, stretch in state.stretches.items():
-            seen = self._seen.get((server.name, id), (stretch.start, stretch.start))
-            if stretch.successor is not None and stretch.successor.finalized:
-                self._look_at_finalized(server, stretch.successor.configuration)
-            now = (stretch.length, stretch.committed)
+        for id, segment in state.segments.items():
+            seen = self._seen.get((server.name, id), (segment.start, segment.start))
+            if segment.successor is not None and segment.successor.finalized:
+                self._look_at_finalized(server, segment.successor.configuration)
+            now = (segment.length, segment.committed)
             if now == seen:
                 continue
             self._seen[server.name, id] = now
-            if stretch.end is None and not stretch.collected:
-                self._look_at_prefix(server, stretch, seen[0])
-                self._look_at_commit(server, stretch, seen[1])
+            if segment.end is None and not segment.collected:
+                self._look_at_prefix(server, segment, seen[0])
+                self._look_at_commit(server, segment, seen[1])
         seen_base = self._base_seen.get(server.name, 0)
         if state.base_upto != seen_base:
             self._base_seen[server.name] = state.base_upto
@@ -201,52 +201,52 @@ class LogWatch:
         for id in chain.server_ids:
             state = self._server_of(id).node.state
             if state.base_upto < chain.start and not all(
-                stretch.collected for stretch in state.stretches.values()
+                segment.collected for segment in state.segments.values()
             ):
                 raise PromiseBroken(
                     f"{server.name} knows chain {chain.index} as finalized, and {id} has only "
                     f"what is below {state.base_upto}"
                 )
 
-    def _look_at_prefix(self, server: LogServer, stretch: ChainSegment, since: int) -> None:
-        if stretch.is_head or stretch.length <= since:
+    def _look_at_prefix(self, server: LogServer, segment: ChainSegment, since: int) -> None:
+        if segment.is_head or segment.length <= since:
             return
-        before = self._server_of(stretch.before).node.state.stretches.get(stretch.configuration.id)
+        before = self._server_of(segment.before).node.state.segments.get(segment.configuration.id)
         if before is None or (
             before.end is not None or before.collected or (before.successor is not None)
         ):
             return
-        if stretch.length > before.durable:
+        if segment.length > before.durable:
             raise PromiseBroken(
-                f"{server.name} holds the log up to {stretch.length}, and {stretch.before} "
+                f"{server.name} holds the log up to {segment.length}, and {segment.before} "
                 f"before it durably up to {before.durable}"
             )
-        own = {record.first: record for record in stretch.entries.records(since, stretch.length)}
+        own = {record.first: record for record in segment.entries.records(since, segment.length)}
         if any(
             own.get(record.first, record) != record
-            for record in before.entries.records(since, stretch.length)
+            for record in before.entries.records(since, segment.length)
         ):
             raise PromiseBroken(
-                f"{server.name} holds other records than {stretch.before} before it, from "
+                f"{server.name} holds other records than {segment.before} before it, from "
                 f"{since} on"
             )
 
-    def _look_at_commit(self, server: LogServer, stretch: ChainSegment, since: int) -> None:
-        if stretch.committed <= since:
+    def _look_at_commit(self, server: LogServer, segment: ChainSegment, since: int) -> None:
+        if segment.committed <= since:
             return
-        for id in stretch.servers:
-            other = self._server_of(id).node.state.stretches.get(stretch.configuration.id)
+        for id in segment.servers:
+            other = self._server_of(id).node.state.segments.get(segment.configuration.id)
             if other is None or (
                 other.end is None
                 and not other.collected
                 and other.successor is None
-                and other.durable < stretch.committed
+                and other.durable < segment.committed
             ):
                 raise PromiseBroken(
-                    f"{server.name} takes the log to be committed up to {stretch.committed}, and "
+                    f"{server.name} takes the log to be committed up to {segment.committed}, and "
                     f"{id} does not have that"
                 )
-        for record in stretch.entries.records(since, stretch.committed):
+        for record in segment.entries.records(since, segment.committed):
             self._finalize(server, record)
 
     def _finalize(self, server: LogServer, record: LogRecord) -> None:
@@ -268,8 +268,8 @@ class LogWatch:
             if isinstance(message, Appended) and message.outcome is AppendOutcome.DONE:
                 self._look_at_answer(server, message.position)
             elif isinstance(message, SealDone):
-                for id, stretch in server.node.state.stretches.items():
-                    if not stretch.live:
+                for id, segment in server.node.state.segments.items():
+                    if not segment.live:
                         self._sealed[server.name, id] = True
 
     def _look_at_answer(self, server: LogServer, position: int) -> None:
@@ -278,12 +278,12 @@ class LogWatch:
             return
         chain = max(chains, key=lambda chain: chain.index)
         before = self.decided.get(chain.index - 1)
-        if chain.id not in server.node.state.stretches or before is None:
+        if chain.id not in server.node.state.segments or before is None:
             return
         knowing = 0
         for id in before.server_ids:
-            stretch = self._server_of(id).node.state.stretches.get(before.id)
-            knowing += stretch is not None and stretch.successor is not None
+            segment = self._server_of(id).node.state.segments.get(before.id)
+            knowing += segment is not None and segment.successor is not None
         if knowing < before.quorum_size:
             raise PromiseBroken(
                 f"{server.name} acknowledged position {position} of chain {chain.index}, which a "
@@ -292,12 +292,12 @@ class LogWatch:
 
     def restarted(self, server: LogServer) -> None:
         """Forget unsynced facts: no client was told of them."""
-        for id, stretch in server.node.state.stretches.items():
-            self._seen[server.name, id] = (stretch.length, stretch.committed)
-            if stretch.live and self._sealed.get((server.name, id)):
+        for id, segment in server.node.state.segments.items():
+            self._seen[server.name, id] = (segment.length, segment.committed)
+            if segment.live and self._sealed.get((server.name, id)):
                 raise PromiseBroken(
-                    f"{server.name} forgot that chain {stretch.configuration.index} is sealed"
+                    f"{server.name} forgot that chain {segment.configuration.index} is sealed"
                 )
-            if stretch.end is None and not stretch.collected:
-                self._look_at_commit(server, stretch, stretch.start)
+            if segment.end is None and not segment.collected:
+                self._look_at_commit(server, segment, segment.start)
         self._base_seen[server.name] = server.node.state.base_upto
