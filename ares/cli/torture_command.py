@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ares.cli.local.cluster_commands import Durability
+from ares.cli.local.cluster_commands import Durability, Transport
 from ares.cli.options import SharedOptions
 from ares.cli.terminal import STATUS_INTERRUPTED
 
@@ -82,6 +82,7 @@ def torture(
             "--partitions/--no-partitions", help="Cut processes off from each other, if possible."
         ),
     ] = True,
+    transport: Transport = "native",
 ) -> None:
     """Kill, stop, cut off and reconfigure a cluster of its own under load, and judge the answers.
 
@@ -100,7 +101,16 @@ def torture(
     number = secrets.randbelow(1_000_000) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="ares-torture-out-")) if out is None else out
     options = Options(
-        60 * minutes, number, directory, servers, consensus, partitions, etcd, durability, workload
+        60 * minutes,
+        number,
+        directory,
+        servers,
+        consensus,
+        partitions,
+        etcd,
+        durability,
+        workload,
+        transport,
     )
     deciders = "etcd members" if etcd else "consensus members"
     try:
@@ -190,7 +200,7 @@ def _tables(summary: "Summary") -> list[Any]:
     operations = Table(
         "operations",
         *outcomes,
-        title=f"{summary.seconds:g} s, seed {summary.seed}",
+        title=f"{summary.seconds:g} s, seed {summary.seed}, {summary.transport} transport",
         title_justify="left",
     )
     for kind, counts in summary.operations.items():

@@ -26,6 +26,7 @@ from ares.cluster.tables import (
     InitialTable,
     MemberSettings,
     ServerSettings,
+    TransportName,
     lines,
     written,
 )
@@ -97,6 +98,9 @@ _REMARKS = {
 # servers read the same file. At the address http a process tells its state: GET /health, and
 # GET /metrics for Prometheus.
 """,
+    "transport": """\
+# All processes and clients of this file send and receive with this library (docs/transport.md).
+""",
     "decision_key": """\
 # The key that consensus members sign decisions with; servers accept no other decisions.
 """,
@@ -150,6 +154,7 @@ class InitPlan(Struct, frozen=True):
     spares: int = 0
     autopilot: bool = False
     sites: tuple[tuple[str, int], ...] = ()
+    transport: TransportName = "native"
 
     @property
     def server_sites(self) -> list[str]:
@@ -333,6 +338,7 @@ def _file(plan: InitPlan, keys: Mapping[str, str], configuration: Configuration)
         name=f"ares-{secrets.token_hex(3)}",
         durability=plan.durability,
         security=plan.security,
+        transport=plan.transport,
         decision_key=keys.get(DECISIONS_ID),
         consensus_password=PASSWORD_NAME if plan.consensus else None,
         server=[

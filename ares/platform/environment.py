@@ -12,6 +12,9 @@ KEY_VARIABLE = "ARES_KEY"
 SITE_VARIABLE = "ARES_SITE"
 """Site of the client."""
 
+TRANSPORT_VARIABLE = "ARES_TRANSPORT"
+"""Transport of new clusters, for commands without the option."""
+
 CACHE_VARIABLE = "ARES_CACHE"
 """Directory of remembered copies, or `off`."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from ares.platform.environment import TRANSPORT_VARIABLE
 from ares.platform.interpreter import python
 from ares.testing.torture.partition import obstacle
 from ares.testing.torture.records import LogRecorded, Record
@@ -55,6 +56,7 @@ def finished(run: subprocess.Popen[str], tmp_path: Path) -> dict:
     assert run.returncode == 0, out + err
     report = json.loads(out)
     assert (report["ok"], report["verdict"][:5]) == (True, "clean")
+    assert report["transport"] == os.environ.get(TRANSPORT_VARIABLE, "native")
     assert running(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [

@@ -13,6 +13,7 @@ from ares.cli.demo import demo_story
 from ares.cli.demo.demo_story import DemoTraffic, count_in, value_of
 from ares.cli.main import run
 from ares.model.errors import Unavailable
+from ares.platform.environment import TRANSPORT_VARIABLE
 from ares.platform.interpreter import python
 
 DEMO = python("-m", "ares", "demo", "--mib", "1")
@@ -41,6 +42,7 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert all(step["ok"] for step in told["steps"])
+    assert told["steps"][0]["transport"] == os.environ.get(TRANSPORT_VARIABLE, "native")
     assert (told["ok"], told["failures"]) == (True, 0)
     moves = [step for step in told["steps"] if "moved" in step]
     assert [move["configuration"].split(";")[0] for move in moves] == [

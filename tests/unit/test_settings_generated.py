@@ -4,9 +4,11 @@ import shutil
 import socket
 import stat
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from ares.cli.main import run
 from ares.cluster import new_cluster
 from ares.cluster.home import claim_identity, is_new
 from ares.cluster.new_cluster import (
@@ -18,7 +20,9 @@ from ares.cluster.new_cluster import (
     renew_identities,
 )
 from ares.cluster.settings import Settings
+from ares.cluster.tables import TransportName
 from ares.model.errors import BadInput
+from ares.platform.environment import TRANSPORT_VARIABLE
 
 
 def test_the_default_cluster(tmp_path: Path) -> None:
@@ -43,6 +47,23 @@ def test_the_default_cluster(tmp_path: Path) -> None:
     assert settings.password_path is not None
     assert stat.S_IMODE(settings.password_path.stat().st_mode) == 0o600
     assert len(settings.password()) >= 32
+
+
+@pytest.mark.parametrize("transport", get_args(TransportName))
+def test_a_word_of_a_command_line_or_of_the_environment_chooses_the_transport(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: TransportName
+) -> None:
+    monkeypatch.delenv(TRANSPORT_VARIABLE, raising=False)
+    for name, words in (("option", ["--transport", transport]), ("variable", [])):
+        file = tmp_path / name / "cluster.toml"
+        assert run(["init", str(file.parent), "--base-port", "0", *words]) == 0
+        assert Settings.load(file).transport == transport
+        assert ("docs/transport.md" in file.read_text()) is (transport != "native")
+        monkeypatch.setenv(TRANSPORT_VARIABLE, transport)
+    monkeypatch.setenv(TRANSPORT_VARIABLE, "pigeons")
+    for command in ("init", "demo", "torture"):
+        assert run([command, *([str(tmp_path / "none")] if command == "init" else [])]) == 2
+    assert not (tmp_path / "none").exists()
 
 
 def test_every_cluster_has_a_name_identities_and_a_password_of_its_own(tmp_path: Path) -> None:

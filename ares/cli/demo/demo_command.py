@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import structs
 
-from ares.cli.local.cluster_commands import START_TIMEOUT_S
+from ares.cli.local.cluster_commands import START_TIMEOUT_S, Transport
 from ares.cli.options import SharedOptions
 from ares.model.errors import AresError, BadInput
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ares.cli.demo.demo_story import DemoStory, Narrator
     from ares.cli.local.supervisor import Supervisor
     from ares.cluster.settings import Settings
+    from ares.cluster.tables import TransportName
 
 DEMO_SERVERS = 5
 DEMO_MEMBERS = 3
@@ -41,6 +42,7 @@ def demo(
     mib: Annotated[
         int, typer.Option(min=1, max=256, metavar="MIB", help="The size of the generated file.")
     ] = 8,
+    transport: Transport = "native",
 ) -> None:
     """Run a small cluster through crashes and reconfigurations while clients use it.
 
@@ -64,7 +66,7 @@ def demo(
     try:
         with (
             _signals(signal.default_int_handler),
-            _cluster(narrator, directory) as (settings, supervisor),
+            _cluster(narrator, directory, transport) as (settings, supervisor),
         ):
             run(story.run(structs.replace(common, cluster=settings.path).settings(), supervisor))
     except AresError as error:
@@ -81,19 +83,20 @@ def demo(
 
 @contextlib.contextmanager
 def _cluster(
-    narrator: "Narrator", directory: Path | None
+    narrator: "Narrator", directory: Path | None, transport: "TransportName"
 ) -> "Iterator[tuple[Settings, Supervisor]]":
     """Make a cluster in a temporary directory and run the processes; remove both at the end."""
     from ares.cli.local.supervisor import Supervisor, members_of
     from ares.cluster.new_cluster import InitPlan, create
 
     home = tempfile.TemporaryDirectory(prefix="ares-demo-", dir=directory)
-    settings = create(Path(home.name), InitPlan(DEMO_SERVERS, DEMO_MEMBERS, base_port=0))
+    plan = InitPlan(DEMO_SERVERS, DEMO_MEMBERS, base_port=0, transport=transport)
+    settings = create(Path(home.name), plan)
     supervisor = Supervisor(settings.path)
     try:
         with narrator.step(
             f"start {DEMO_SERVERS} storage servers and {DEMO_MEMBERS} consensus members, each a "
-            "process of its own"
+            f"process of its own, {transport} transport"
         ) as step:
             with supervisor.alone():
                 pids = supervisor.start(members_of(settings), START_TIMEOUT_S, lambda: False)
@@ -101,7 +104,7 @@ def _cluster(
                 f"{' '.join(f'{id}={pid}' for id, pid in pids.items())} (process ids)\n"
                 f"in {home.name}"
             )
-            step.data = {"pids": pids}
+            step.data = {"pids": pids, "transport": settings.transport}
         yield settings, supervisor
     finally:
         with _signals(signal.SIG_IGN), narrator.step("stop every process, remove the directory"):

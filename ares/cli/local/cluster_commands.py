@@ -22,6 +22,7 @@ from ares.model.configuration import SERVERS_MAX
 from ares.model.errors import AresError, BadInput, NotAuthorized, Uncertain
 from ares.model.numbers import PORT_MAX
 from ares.platform import loop
+from ares.platform.environment import TRANSPORT_VARIABLE
 
 if TYPE_CHECKING:
     from ares.cli.local.supervisor import SupervisedProcess, Supervisor
@@ -68,6 +69,15 @@ Consensus = Annotated[
         min=0,
         max=MEMBERS_MAX,
         help="How many consensus members; an odd number is best. Default: 3, or an etcd.",
+    ),
+]
+
+Transport = Annotated[
+    Literal["native", "libzmq"],
+    typer.Option(
+        envvar=TRANSPORT_VARIABLE,
+        help="native: ares speaks ZeroMQ's protocol itself. libzmq: pyzmq does; both understand "
+        "each other.",
     ),
 ]
 
@@ -150,6 +160,7 @@ def init(
             "the first one.",
         ),
     ] = None,
+    transport: Transport = "native",
 ) -> None:
     """Write the file and secrets of a new cluster.
 
@@ -177,6 +188,7 @@ def init(
         endpoints,
         spares,
         autopilot,
+        transport=transport,
     )
     plan = plan if sites is None else _at_sites(plan, sites)
     check_unused(directory)

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ares.cluster.new_cluster import Durability, InitPlan, create
 from ares.cluster.settings import Settings
+from ares.cluster.tables import TransportName
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName
 from ares.platform.loop import run
@@ -96,6 +97,7 @@ class Options(Struct, frozen=True):
     etcd: bool = False
     durability: Durability = "fsync"
     workload: Workload = "objects"
+    transport: TransportName = "native"
 
 
 class TortureProgress(Struct, frozen=True):
@@ -324,6 +326,7 @@ class TortureRun:
             liveness_failures=findings.liveness_failures,
             problems=problems if records else [*problems, "no client did anything"],
             notes=self._notes,
+            transport=options.transport,
         )
 
 
@@ -408,6 +411,7 @@ def _cluster(home: Path, options: Options, network: TortureNetwork | None) -> To
             durability=options.durability,
             etcd=endpoints,
             spares=spares,
+            transport=options.transport,
         ),
     )
     if network is not None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from ares.cluster.tables import TransportName
 from ares.testing.torture.records import LogRecorded, Record, RecordedOperation, Seen, Timeline
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
@@ -50,6 +51,7 @@ class Summary(Struct, frozen=True):
     liveness_failures: list[str]
     problems: list[str]
     notes: list[str]
+    transport: TransportName = "native"
 
     @property
     def ok(self) -> bool:
