@@ -1,6 +1,6 @@
 """The destinations of spans: OTLP over HTTP or gRPC, the console, or a file of JSON lines.
 
-OTLP and the console take OpenTelemetry's SDK, the extra `tracing`; the file has no requirements.
+OTLP and the console take OpenTelemetry's SDK, the extra `tracing`; the file does without.
 The lines are OTLP's own JSON, as written by its file exporter: collectors read the file.
 """
 
@@ -22,7 +22,7 @@ from ares.model.errors import BadInput
 from ares.platform.release import version
 from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import CLIENT_KIND, INTERNAL_KIND, SERVER_KIND, SITE, Span
-from ares.tracing.tracer import Export, Parent, Tracer
+from ares.tracing.tracer import Export, Tracer
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,9 @@ def tracer_of(
     if settings.exporter != "none":
         try:
             export, stop = _export_to(settings, service, site)
-            return Tracer(settings, export, _parent_of_caller(), log, stop)
+            from ares.tracing.callers_span import current_span
+
+            return Tracer(settings, export, current_span, log, stop)
         except (
             Exception
         ) as error:  # any exception of the SDK and its exporters about the variables they read
@@ -75,18 +77,6 @@ def _export_to(
             "pip install 'ares-storage[tracing]'"
         )
         raise BadInput(why) from error
-
-
-def _parent_of_caller() -> Parent:
-    """Return a function that finds the caller's own span.
-
-    Without OpenTelemetry no caller has a span.
-    """
-    try:
-        from ares.tracing.opentelemetry import current_span
-    except ModuleNotFoundError:
-        return lambda: None
-    return current_span
 
 
 def to_file(path: Path, service: str, site: str | None = None) -> Export:

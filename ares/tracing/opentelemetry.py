@@ -1,6 +1,6 @@
-"""Spans of OpenTelemetry's SDK, for its exporters; and the span of the caller of ares.
+"""Spans of OpenTelemetry's SDK, for its exporters.
 
-The only module that imports OpenTelemetry.
+The only module that imports the SDK; ares/tracing/callers_span.py imports the API.
 """
 
 import logging
@@ -8,8 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
-from opentelemetry import trace
-from opentelemetry.context import get_current
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter, SpanExportResult
@@ -115,20 +113,3 @@ def _readable(span: Span, resource: Resource) -> ReadableSpan:
 
 def _context(trace: bytes, id: bytes) -> SpanContext:
     return SpanContext(int.from_bytes(trace, "big"), int.from_bytes(id, "big"), False, _SAMPLED)
-
-
-def current_span() -> tuple[bytes, bytes, bool] | None:
-    """Return the caller's span around a call of ares, or None.
-
-    A span is given by the id of its trace, by the span's id, and by whether it is sampled.
-    """
-    if not get_current():  # most callers have no span, and this test is quick
-        return None
-    context = trace.get_current_span().get_span_context()
-    if not context.is_valid:
-        return None
-    return (
-        context.trace_id.to_bytes(16, "big"),
-        context.span_id.to_bytes(8, "big"),
-        context.trace_flags.sampled,
-    )

@@ -59,7 +59,7 @@ OWNERS = {
     "prometheus_client": "ares.server.prometheus",
     "rapidfuzz": "ares.fragment.match",
     "influxdb_client": "ares.results.influx",
-    "opentelemetry": "ares.tracing.opentelemetry",
+    "opentelemetry": "ares.tracing.",
 }
 """The only modules (by prefix) that may import a library."""
 

@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ def run(directory: Path, *words: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an environment with this checkout's wheel and the installed packages of the suite."""
+    """Return an environment with this checkout's wheel and its requirements only."""
     pytest.importorskip("setuptools_rust")
     directory = tmp_path_factory.mktemp("wheel")
     source, wheels, environment = (directory / name for name in ("source", "wheels", "venv"))
@@ -46,11 +47,26 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [wheel] = wheels.glob("ares_storage-*.whl")
     words = ("--quiet", "--disable-pip-version-check", "--python", python, "install")
     run(directory, sys.executable, "-m", "pip", *words, "--no-index", "--no-deps", wheel)
-    packages = run(
-        directory, python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
-    )
-    Path(packages.strip(), "suite.pth").write_text(sysconfig.get_path("purelib"))
+    [site] = environment.glob("lib/*/site-packages")
+    show_requirements(site)
     return environment
+
+
+def show_requirements(site: Path) -> None:
+    """Link the files of all that the wheel requires, and of nothing else, into ``site``."""
+    [metadata] = site.glob("ares_storage-*.dist-info")
+    shown, pending = set[str](), [Distribution.at(metadata)]
+    while pending:
+        wanted = pending.pop()
+        for requirement in map(Requirement, wanted.requires or ()):
+            needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if needed and requirement.name not in shown:
+                shown.add(requirement.name)
+                pending.append(found := distribution(requirement.name))
+                for file in found.files or ():
+                    if file.suffix != ".pyc" and ".." not in file.parts:
+                        (site / file).parent.mkdir(parents=True, exist_ok=True)
+                        (site / file).symlink_to(found.locate_file(file))
 
 
 def test_the_wheel_has_every_module_and_the_types(installed):
@@ -66,3 +82,18 @@ def test_its_command_and_its_package_are_those_of_the_wheel(installed, tmp_path)
     assert Path(where.strip()).is_relative_to(installed)
     run(tmp_path, installed / "bin/ares-cli", "init", tmp_path / "c", "--base-port", "0")
     assert (tmp_path / "c/cluster.toml").exists()
+
+
+def test_its_requirements_are_enough_for_every_module_without_an_extra(installed, tmp_path):
+    program = """
+import importlib, pkgutil, ares
+for module in pkgutil.walk_packages(ares.__path__, "ares."):
+    try:
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    except ModuleNotFoundError as error:
+        print(error.name)
+"""
+    missing = run(tmp_path, installed / "bin/python", "-c", program)
+    of_extras = {"fsspec", "grpc", "influxdb_client", "opentelemetry.sdk", "requests"}
+    assert set(missing.split()) == of_extras

@@ -5,6 +5,7 @@ The exporter fails, hangs or is slow.
 
 import json
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.tables import TracingSettings
+from ares.platform.interpreter import python
 from ares.tracing import tracer as subject
 from ares.tracing.export import as_otlp, tracer_of
 from ares.tracing.spans import CLIENT_KIND, DSMM, USER, Span
@@ -223,6 +225,24 @@ def test_spans_in_a_file_are_the_spans_that_were_made(tmp_path: Path):
     [span] = read_spans(path.open("rb"), bad := [])
     about = {"ares.level": USER, **named("write"), "error.type": "ValueError"}
     assert (span.name, span.attributes, span.error, bad) == ("write", about, "ValueError", [])
+
+
+def test_the_span_of_the_caller_is_known_without_the_sdk(tmp_path: Path):
+    program = f"""
+import sys
+sys.modules["opentelemetry.sdk"] = None
+from opentelemetry import trace
+from ares.cluster.tables import TracingSettings
+from ares.tracing.export import tracer_of
+tracer = tracer_of(TracingSettings(exporter="file:{tmp_path}/spans"), "a test")
+context = trace.SpanContext(7, 5, True, trace.TraceFlags(trace.TraceFlags.SAMPLED))
+with trace.use_span(trace.NonRecordingSpan(context)):
+    tracer.end(tracer.begin("read of 'x'"), None, None)
+tracer.close()
+"""
+    subprocess.run(python("-c", program), check=True)
+    [span] = read_spans((tmp_path / "spans").open("rb"), [])
+    assert (span.trace, span.parent) == ((7).to_bytes(16, "big"), (5).to_bytes(8, "big"))
 
 
 def test_what_follows_a_line_that_was_cut_off_begins_a_line_of_its_own(tmp_path: Path):
