@@ -1,4 +1,4 @@
-"""The choice of get-data's version (Alg. 3:13-16), safe with more than delta writers.
+"""The choice of get-data's version (Alg. 3:13-15), safe with more than delta writers.
 
 A completed put-data reached ceil((n+k)/2) servers, of which every quorum contains at least k. Each
 of those k still lists the tag, or has dropped the tag for delta + 1 higher ones. Among the Lists of
@@ -23,6 +23,7 @@ from ares.model.tag import TAG_ZERO, Tag
 def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
     """Return get-data's tag: t0 if no write completed, None if these Lists do not settle the tag.
 
+    The published rule takes the highest tag in k Lists (Alg. 3:13-15).
     ``lists`` come from a quorum or more servers.
     """
     counts = Counter(tag for reply in lists for tag in reply.tags)

@@ -94,7 +94,7 @@ class TagResult(Struct, frozen=True, gc=False):
 
 
 class DataAccess:
-    """The primitives for a configuration.
+    """The primitives for a configuration, at a client (Alg. 3:1).
 
     ``readiness``: chooses the servers asked for elements. ``coding``: makes the coding. Raises
     :class:`ares.ConfigurationRefused` if the erasure code is not available on this machine.
@@ -118,7 +118,7 @@ class DataAccess:
 
     @phase("GetTag")
     def get_tag(self, object: ObjectName) -> Operation[TagResult]:
-        """Return the highest tag at a quorum (Alg. 3:2-8)."""
+        """Return the highest tag at a quorum (Alg. 3:1-8)."""
         configuration = self.configuration
         order = self._readiness.order(configuration)
         answers = yield Gather(
@@ -318,7 +318,7 @@ class DataAccess:
         )
 
     def _decoded(self, reading: Reading, tag: Tag, length: int) -> bytes:
-        """Decode and return the value.
+        """Decode and return the value (Alg. 3:18).
 
         If intact elements do not decode, they were not made from a value: raises
         :class:`Undecodable`.

@@ -1,4 +1,4 @@
-"""The judgement of get-data's answers: version, elements, end of attempts (Alg. 3:9-21).
+"""The judgement of get-data's answers: version, elements, end of attempts (Alg. 3:13-20).
 
 A look is a round of get-data, with the elements asked for by tag after the round. A look may fail
 because writers are at work, because servers are slow, or because no version can be decoded, now or
@@ -85,7 +85,8 @@ class Reading(Struct, eq=False):
     def settled(self, answers: DataReplies) -> bool:
         """Judge the answers of a quorum or more; return whether the round may end.
 
-        Called after each new answer.
+        A finalized successor ends the round, where Alg. 3:17-20 return bottom. Called after each
+        new answer.
         """
         replies = answers.values()
         successor = latest_named(replies)
@@ -124,7 +125,7 @@ class Reading(Struct, eq=False):
                 self.length = reply.length
 
     def keep(self, element: Element) -> None:
-        """Keep an element of the settled tag, if intact: a bad element counts as missing."""
+        """Keep an element of the settled tag (Alg. 3:16), if intact: else it counts as missing."""
         assert self.tag is not None
         if element.index in self.elements:
             return

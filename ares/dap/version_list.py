@@ -31,6 +31,7 @@ def _descending(entry: Entry) -> tuple[int, int]:
 class VersionList:
     """The versions of an object at a server, newest first, at most the ``capacity`` of put.
 
+    This is List of Alg. 4:3; (t0, v0) is in it without being stored.
     ``trimmed_place``: the place of the record of ``trimmed`` in the server's journal.
     """
 
@@ -70,8 +71,9 @@ class VersionList:
         return None if position is None else self.entries[position][1]
 
     def put(self, tag: Tag, element: Element, capacity: int, place: int = 0) -> Entry | None:
-        """Insert a version and drop the lowest beyond ``capacity`` (put-data, Alg. 4:16-25).
+        """Insert a version and drop the lowest beyond ``capacity`` (put-data, Alg. 4:19-24).
 
+        A dropped version leaves no pair behind (Alg. 4:25 is struck out), only ``trimmed``.
         Returns the entry that is not kept: None, an older entry, or the new entry, whose tag is in
         this case the very object given as ``tag``.
         """

@@ -344,8 +344,9 @@ class ConflictingSuccessor(AresError):
 
 
 def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
-    """Return the pointer of a server of ``own`` after ``incoming`` (Alg. 4:28-42), with rule R2.
+    """Return the pointer of a server of ``own`` after ``incoming``, with rule R2.
 
+    The pointer is nextC, moved by put-config (Alg. 4:31-35) and by gc-config (Alg. 4:36-38).
     none -> (c', P) -> (c', F) -> (c'', F) with a higher index; never backwards. The published
     server replaces a pending successor by any other. A different configuration *at the same index*
     would mean two consensus decisions for an index; refusing the second keeps quorums safe even if
@@ -381,7 +382,7 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
 
 
 def latest(successors: Iterable[Successor | None]) -> Successor | None:
-    """Return the finalized successor of highest index, else a pending one, else None (Alg. 2:1-11).
+    """Return the finalized successor of highest index, else a pending one, else None (Alg. 2:4-12).
 
     This is the choice of find-next-config.
     """

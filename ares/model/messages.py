@@ -129,7 +129,7 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
 
 
 class GetTag(Message, frozen=True, tag=1):
-    """QUERY-TAG (Alg. 4:4)."""
+    """QUERY-TAG (Alg. 3:3, Alg. 4:4)."""
 
     configuration: ConfigurationId
     object: ObjectName
@@ -137,7 +137,7 @@ class GetTag(Message, frozen=True, tag=1):
 
 
 class GetData(Message, frozen=True, tag=2):
-    """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted`` or of the newest version.
+    """QUERY-LIST (Alg. 3:10, Alg. 4:8): all tags, and the element of ``wanted`` or of the newest.
 
     A large element comes only if ``element`` is set: k servers are asked for elements, the rest for
     tags. ``successor`` is rule R1: install the successor before the answer. ``held``: the client
@@ -159,7 +159,7 @@ class GetData(Message, frozen=True, tag=2):
 
 
 class PutData(Message, frozen=True, tag=3):
-    """PUT-DATA (Alg. 4:16)."""
+    """PUT-DATA (Alg. 3:25, Alg. 4:16)."""
 
     configuration: ConfigurationId
     object: ObjectName

@@ -165,6 +165,7 @@ class Mover:
             self.stuck.clear()
 
     def _move_all(self) -> Operation[None]:
+        """List and move the objects of the domain, source by source (Alg. 5:23-30, Alg. 5:33)."""
         for known in (self._seen, self._aside, self.stuck, self.left):
             known.clear()
         active = [
@@ -333,7 +334,7 @@ class Mover:
         return True
 
     def _put(self, object: ObjectName, tag: Tag, value: Value, length: int) -> Operation[None]:
-        """Put a version into the target."""
+        """Put a version into the target, under its own tag (Alg. 5:35)."""
         try:
             yield from self._view.dap(self._target).put_data(object, tag, value)
         except ElementRefused:
@@ -393,6 +394,8 @@ class Mover:
         self, ask: Callable[[DataAccess, Successor], Operation[DataResult]]
     ) -> Operation[DataResult]:
         """Return the newest version of the sources; of equal versions, the last source's.
+
+        These are the questions and the maximum of Alg. 5:29-34.
 
         The oldest source is asked first, and each next source only after the previous source has
         answered. If they were asked together, or newest first, a completed version could be missed:

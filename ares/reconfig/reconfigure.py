@@ -67,7 +67,7 @@ class ReconfigurationResult(Struct, frozen=True):
 def reconfigure(
     view: View, wished: Configuration, manner: MoveOptions = USUAL_MANNER
 ) -> Operation[ReconfigurationResult]:
-    """Install ``wished``, or the decision for its place, as the next configuration (Alg. 5:6-12).
+    """Install ``wished``, or the decision for its place, as the next configuration (Alg. 5:6-13).
 
     If ``wished`` equals the pending configuration at the end of the sequence, this move is
     completed, and no configuration is proposed: otherwise a client which tries again and again
@@ -137,7 +137,7 @@ def install(
 
 @phase("AddConfig")
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:
-    """Agree on the configuration after the last known one (Alg. 5:14-18)."""
+    """Agree on the configuration after the last known one (Alg. 5:14-22)."""
     last = view.sequence.last_known
     return (yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id)))
 
@@ -145,7 +145,7 @@ def add_config(view: View, wished: Configuration) -> Operation[Decided]:
 def agree(
     proposal: Configuration, check: Callable[[Configuration], object] = coding_for
 ) -> Operation[Decided]:
-    """Return the decision for the proposal's place.
+    """Return the decision for the proposal's place (Alg. 5:17).
 
     ``check`` raises :class:`ConfigurationRefused` if this proposal, or the decision, is of no use.
     """
@@ -212,6 +212,8 @@ def mark_finalized(configuration: Configuration) -> Operation[None]:
 @phase("GCConfig")
 def gc_config(view: View) -> Operation[list[Configuration]]:
     """Collect every retired entry and forget it; return the entries without an answering quorum.
+
+    See Alg. 2:37-46. The published gc-config waits for a quorum of each, for ever.
 
     The servers of these entries keep unneeded data.
     """

@@ -9,7 +9,7 @@ from ares.reconfig.view import View
 
 
 def get_next_config(configuration: Configuration) -> Operation[Successor | None]:
-    """Run READ-CONFIG at a quorum and return the latest successor (Alg. 2:26-32)."""
+    """Run READ-CONFIG at a quorum and return the latest successor (Alg. 2:27-32)."""
     answers = yield Gather(
         configuration, ReadConfig, "get-next-config", arguments=(configuration.id,)
     )

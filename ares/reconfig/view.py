@@ -1,6 +1,6 @@
 """A client's knowledge of a domain, shared by all its operations on the domain: foremost cseq.
 
-See ARES II section 3, Alg. 1:4 and Table 1. Sharing cseq is safe because an entry is made only
+See ARES II section 3 and Table 1. Sharing cseq is safe because an entry is made only
 after a quorum of the configuration where the successor was found knows the successor (rule R3): an
 operation that finds the entry here may act as if it had found the successor itself.
 """
@@ -27,6 +27,9 @@ A client without reconfigurations must not gather entries for ever.
 
 class ConfigurationSequence:
     """Entries by index, from a finalized configuration on: c0, or the domain's directory entry.
+
+    The entries are cseq of writers (Alg. 1:1-6), readers (Alg. 1:25-30) and reconfigurers (Alg.
+    5:1-5), which share it.
 
     ``last_finalized``: cseq[mu]; ``last_known``: cseq[lambda]. ``changing`` is called before either
     changes.
@@ -67,7 +70,7 @@ class ConfigurationSequence:
         )
 
     def add(self, found_in: Configuration, successor: Successor) -> None:
-        """Enter a successor known now to a quorum of ``found_in``.
+        """Enter a successor known now to a quorum of ``found_in`` (Alg. 2:14).
 
         Raises :class:`ConfigurationRefused` if another configuration has that place.
         """

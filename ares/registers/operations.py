@@ -116,7 +116,7 @@ def stat(view: View, object: ObjectName) -> Operation[DataResult]:
 def settle_read(
     view: View, object: ObjectName, answers: list[DataResult]
 ) -> Operation[tuple[DataResult, ConfigurationId]]:
-    """Bring the newest of ``answers`` to a quorum if needed (Alg. 1:38-47).
+    """Bring the newest of ``answers`` to a quorum if needed (Alg. 1:40-47).
 
     Returns the version and the configuration of the quorum.
     """
@@ -127,7 +127,7 @@ def settle_read(
 
 
 def _settled(view: View, answers: list[DataResult]) -> tuple[DataResult, ConfigurationId] | None:
-    """Return the newest version and its configuration, if the version needs no write back."""
+    """Return the newest version and its configuration, if it needs no write back (Alg. 1:42-46)."""
     found = newest(answers)
     there = at_quorum(answers, found)
     return (
@@ -185,7 +185,7 @@ def _await_quorum(
 def write_above(
     view: View, object: ObjectName, value: Value, highest: int, taken: TakenNumbers
 ) -> Operation[tuple[Tag, Configuration]]:
-    """Store ``value`` under a tag with a number above ``highest``.
+    """Store ``value`` under a tag with a number above ``highest`` (Alg. 1:16).
 
     Returns the tag, and the last configuration with the version. ``taken``: the result of
     ``view.tags.begin`` before the caller's first phase. Raises :class:`NoTagLeft`.
@@ -209,6 +209,8 @@ def write_above(
 @phase(PHASE_1)
 def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
     """Ask every configuration from the last finalized to the last; return their answers.
+
+    With the piggyback this is the loop of Alg. 1:9-15 and Alg. 1:33-39.
 
     At least one answer is returned; the last configuration's answer is at the end.
     """
@@ -239,9 +241,9 @@ def _query_known(
 
     Returns the answers, and the configuration from which to continue step by step, or None.
 
-    Alg. 1 asks a configuration after its predecessor has answered. That order matters only in a
-    single case. Take a version completed in w before the query began; let f be the last finalized
-    configuration known at that time and l the last known configuration:
+    Alg. 1:11-15 and Alg. 1:35-39 ask a configuration after its predecessor has answered. That order
+    matters only in a single case. Take a version completed in w before the query began; let f be
+    the last finalized configuration known at that time and l the last known configuration:
 
     - w before f: f has the version, or a newer version, because f is finalized only after every
       object has moved there; and f is asked after that.
@@ -300,7 +302,7 @@ def withheld(answer: DataResult | TagResult) -> bool:
 
 
 def _query_plain(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
-    """Run read-config, and ask every configuration found (plain ARES).
+    """Run read-config, and ask every configuration found (plain ARES: Alg. 1:8, Alg. 1:32).
 
     A configuration retired in between has no values to give: read-config runs again.
     """
@@ -325,9 +327,11 @@ def _query_plain(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[
 
 @phase(PHASE_2)
 def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operation[Configuration]:
-    """Run put-data in the last configuration, and in every new configuration (Alg. 1:19-23).
+    """Run put-data in the last configuration, and in every new configuration (Alg. 1:17-23).
 
-    Returns the last of them. A failure leaves the servers untouched only if the first round fails.
+    The second half of a read is the same (Alg. 1:40-46). Plain ARES runs read-config after each
+    put-data (Alg. 1:21, Alg. 1:44). Returns the last of them. A failure leaves the servers
+    untouched only if the first round fails.
     """
     reached, first = view.sequence.last_known, True
     configuration: Configuration | None = reached
@@ -355,7 +359,7 @@ def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operati
 
 
 def newest(answers: list[Answer]) -> Answer:
-    """Return the highest version of answers not left to a successor (Alg. 1:37).
+    """Return the highest version of answers not left to a successor (Alg. 1:13, Alg. 1:37).
 
     An answer left to a successor has tag t0, and loses ties to later answers.
     """

@@ -79,7 +79,7 @@ class BadElement(AresError):
 
 
 class ConfigurationState:
-    """State and answers for a configuration.
+    """State and answers for a configuration (Alg. 4:1-3).
 
     ``clock`` bounds the numbers of tags (:func:`ares.model.tag.number_max`), and has no other
     effect: the clock can make a server refuse, and never makes the server forget. ``share``: the
@@ -148,6 +148,7 @@ class ConfigurationState:
             self._note_final(self.successor.configuration)
 
     def read_config(self, request: ReadConfig) -> Ack:
+        """Answer ReadConfig (Alg. 4:28-30)."""
         return Ack(request.call, self.successor)
 
     def learn(self, successor: Successor) -> None:
@@ -160,6 +161,7 @@ class ConfigurationState:
         self.install(successor)
 
     def write_config(self, request: WriteConfig) -> Ack:
+        """Answer WriteConfig (Alg. 4:31-35). Raises the errors of :meth:`learn`."""
         self.learn(request.successor)
         return Ack(request.call, self.successor)
 
@@ -176,7 +178,7 @@ class ConfigurationState:
         self._note_final(self.configuration)
 
     def get_tag(self, request: GetTag) -> TagReply:
-        """Answer GetTag.
+        """Answer GetTag (Alg. 4:4-7).
 
         Raises :class:`BadInput` for an impossible name, unless the object is present: an earlier
         release stored any name.
@@ -189,7 +191,10 @@ class ConfigurationState:
         )
 
     def get_data(self, request: GetData) -> DataReply:
-        """Answer GetData. Raises the errors of :meth:`get_tag` and of :meth:`learn`."""
+        """Answer GetData (Alg. 4:8-15), with no element once the successor is finalized.
+
+        Raises the errors of :meth:`get_tag` and of :meth:`learn`.
+        """
         if request.successor is not None:
             self.carried += 1
             self.learn(request.successor)
@@ -246,12 +251,12 @@ class ConfigurationState:
         self.share.account.suspects[place] = None
 
     def put_data(self, request: PutData) -> Ack:
-        """Answer PutData. Raises the errors of :meth:`put`."""
+        """Answer PutData (Alg. 4:16-27). Raises the errors of :meth:`put`."""
         self.put(request)
         return Ack(request.call, self.successor)
 
     def put(self, put: PutData, place: int = 0, checked: bool = False) -> Fact | None:
-        """Store an element, journaled at ``place``.
+        """Store an element, journaled at ``place`` (Alg. 4:16-25).
 
         Raises :class:`BadElement` or :class:`BadInput`, unless the element was ``checked`` before;
         the element is not stored in this case. Returns the change: the put when it is stored, the
@@ -340,14 +345,14 @@ class ConfigurationState:
         return put
 
     def collect(self, request: CollectConfig) -> Ack:
-        """Answer gc-config (Alg. 4:36-42): only a finalized successor lets go of data."""
+        """Answer gc-config (Alg. 4:36-43): only a finalized successor lets go of data."""
         self.learn(request.successor)
         if self.successor is not None and self.successor.finalized:
             self.let_go()
         return Ack(request.call, self.successor)
 
     def let_go(self) -> None:
-        """Mark the configuration as collected: drop every object, and keep none from now on."""
+        """Mark the configuration as collected: drop all objects, and keep none (Alg. 4:39-41)."""
         self.collected = True
         self.bytes = self.elements = 0
         self.objects.clear()

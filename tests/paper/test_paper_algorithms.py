@@ -64,7 +64,7 @@ def kinds(world, client, operation):
 
 
 def test_algorithm_1_a_write_is_one_query_and_one_put(world):
-    """Section 5.1: with the piggyback neither phase needs a read-config round.
+    """Alg. 1:8, Alg. 1:21: with the piggyback neither phase of a write needs a read-config round.
 
     Plain ARES makes a round before and a round after.
     """
@@ -77,15 +77,47 @@ def test_algorithm_1_a_write_is_one_query_and_one_put(world):
     }
 
 
+def test_algorithm_1_a_read_is_one_query_and_one_put(world):
+    """Alg. 1:32, Alg. 1:44: with the piggyback no phase of a read needs a read-config round."""
+    client = world.client(Switches(fast_read=False))
+    plain = world.client(Switches(fast_read=False, piggyback=False))
+    client.run(write(client.view, "k", b"v"))
+    assert kinds(world, client, read(client.view, "k")) == ["GetData", "PutData"]
+    asked = kinds(world, plain, read(plain.view, "k"))
+    assert asked == ["ReadConfig", "GetData", "PutData", "ReadConfig"]
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_algorithm_1_lines_17_to_20_the_value_goes_to_the_last_known_configuration_alone(
+    world, operation
+):
+    """Alg. 1:17-20, Alg. 1:40-43."""
+    mover, client = world.client(), world.client(Switches(fast_read=False))
+    client.run(write(client.view, "k", b"v"))
+    world.hold = lambda source, target, message: source is mover and isinstance(message, PutData)
+    mover.start(reconfigure(mover.view, EC))
+    drain(world)
+    client.run(read(client.view, "k"))
+    assert client.view.sequence.last_finalized == C0
+    put = set()
+    world.watch = lambda source, target, message: (
+        put.add(message.configuration)
+        if source is client and isinstance(message, PutData)
+        else None
+    )
+    client.run(read(client.view, "k") if operation == "read" else write(client.view, "k", b"w"))
+    assert put == {client.view.sequence.last_known.id} != {C0.id}
+
+
 def test_algorithm_1_line_16_the_new_tag_is_above_the_highest_and_the_writers_own(world):
-    """Alg. 1:16."""
+    """Alg. 1:13, Alg. 1:16."""
     first, second = world.client(), world.client()
     tags = [client.run(write(client.view, "k", b"v")) for client in (first, second, second, first)]
     assert tags == [Tag(1, first.id), Tag(2, second.id), Tag(3, second.id), Tag(4, first.id)]
 
 
 def test_algorithm_1_lines_11_to_15_the_query_goes_on_until_nobody_knows_a_successor(world):
-    """Alg. 1:11-15: every configuration from the last finalized to the last known is asked."""
+    """Alg. 1:9-15: every configuration from the last finalized to the last known is asked."""
     mover, client = world.client(), world.client()
     world.hold = lambda source, target, message: source is mover and isinstance(message, PutData)
     client.run(write(client.view, "k", b"v"))
@@ -106,7 +138,7 @@ def test_algorithm_1_lines_11_to_15_the_query_goes_on_until_nobody_knows_a_succe
 def test_algorithm_2_lines_1_to_12_the_finalized_successor_with_the_highest_index_is_followed(
     world,
 ):
-    """Alg. 2:4-7: after gc-config, servers may point at different finalized configurations."""
+    """Alg. 2:4-7, Alg. 2:18-26: after gc-config, servers may point at different configurations."""
     targets = [
         Successor(content.at(DEFAULT_DOMAIN, index, C0.id), Status.FINALIZED)
         for index, content in ((1, EC), (3, LATER))
@@ -118,6 +150,28 @@ def test_algorithm_2_lines_1_to_12_the_finalized_successor_with_the_highest_inde
     assert client.run(get_next_config(C0)) == targets[1]
     client.run(read_config(client.view))
     assert client.view.sequence.last_finalized == targets[1].configuration
+
+
+def test_algorithm_2_line_3_a_successor_is_put_to_the_configuration_that_named_it(world):
+    """Alg. 2:1-3, Alg. 2:16-17: the printed lastC is the last known configuration.
+
+    The configuration that was asked is another one as soon as the client knows a pending successor.
+    """
+    between = Successor(EC.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)
+    later = Successor(LATER.at(DEFAULT_DOMAIN, 2, C0.id), Status.FINALIZED)
+    client = world.client()
+    client.view.sequence.add(C0, between)
+    world.replicas["s1"].hosted[C0.id].install(later)
+    world.down = {"s0"}
+    told = set()
+    world.watch = lambda source, target, message: (
+        told.add((message.configuration, message.successor))
+        if isinstance(message, WriteConfig)
+        else None
+    )
+    client.run(read(client.view, "k"))
+    assert told == {(C0.id, later)}
+    assert client.view.sequence.last_finalized == later.configuration
 
 
 def test_algorithm_2_line_15_what_was_found_is_put_to_a_quorum_before_it_is_followed(world):
@@ -133,7 +187,10 @@ def test_algorithm_2_line_15_what_was_found_is_put_to_a_quorum_before_it_is_foll
 def test_algorithm_3_line_17_values_of_a_configuration_with_a_finalized_successor_are_not_used(
     world,
 ):
-    """Alg. 3:17-20, Alg. 4:10-13: the reader gets bottom in this configuration, and reads on."""
+    """Alg. 3:17-20, Alg. 4:10-13: the reader gets bottom in this configuration.
+
+    The reader does not use it, and reads on (Alg. 1:37).
+    """
     client, mover, reader = world.client(), world.client(Switches(gc=False)), world.client()
     client.run(write(client.view, "k", b"v"))
     mover.run(reconfigure(mover.view, EC))
@@ -145,7 +202,10 @@ def test_algorithm_3_line_17_values_of_a_configuration_with_a_finalized_successo
 
 
 def test_algorithm_4_line_18_a_collected_server_acknowledges_without_storing(world):
-    """Alg. 4:17-18: the answer names the successor, and the writer goes to the successor."""
+    """Alg. 4:16-18, Alg. 4:26-27: the answer names the successor.
+
+    The writer goes to the successor (Alg. 1:19-20, Alg. 1:22-23).
+    """
     late, mover, reader = world.client(), world.client(), world.client()
     world.hold = lambda source, target, message: (
         source is late and isinstance(message, PutData) and message.configuration == C0.id
@@ -161,7 +221,7 @@ def test_algorithm_4_line_18_a_collected_server_acknowledges_without_storing(wor
 
 
 def test_algorithm_5_reconfig_asks_moves_finalizes_and_collects_in_this_order(world):
-    """Alg. 5:6-13."""
+    """Alg. 5:8-13, Alg. 5:37-42."""
     client = world.client()
     client.run(write(client.view, "k", b"v"))
     seen = kinds(world, client, reconfigure(client.view, EC))
@@ -171,6 +231,8 @@ def test_algorithm_5_reconfig_asks_moves_finalizes_and_collects_in_this_order(wo
     ]
     assert order == sorted(order)
     assert seen.index("CollectConfig") > len(seen) - 1 - seen[::-1].index("PutData")
+    pointers = [world.replicas[name].hosted[C0.id].successor for name in C0.server_ids]
+    assert sum(pointer is not None and pointer.finalized for pointer in pointers) >= C0.quorum_size
     assert seen.index("Finalize") > len(seen) - 1 - seen[::-1].index("WriteConfig"), (
         "ours: the new servers may name it from then on (R21)"
     )
@@ -184,7 +246,7 @@ def test_algorithm_5_reconfig_asks_moves_finalizes_and_collects_in_this_order(wo
 
 
 def test_algorithm_5_lines_23_to_36_the_maximum_over_all_configurations_moves(world):
-    """Alg. 5:30-35: the next reconfiguration keeps a value written in a pending configuration."""
+    """Alg. 5:29-35: the next reconfiguration keeps a value written in a pending configuration."""
     dead, writer, mover, reader = (world.client() for _ in range(4))
     writer.run(write(writer.view, "k", b"old"))
     world.hold = lambda source, target, message: source is dead and isinstance(message, PutData)
@@ -236,7 +298,7 @@ def finalizes(message):
 def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(
     world, switches, operation
 ):
-    """Alg. 1:10-15: the reader stalls in a configuration that is retired at this time.
+    """Alg. 1:9-15, Alg. 1:33-39: the reader stalls in a configuration that is retired at this time.
 
     The value written in the last, still pending configuration counts.
     """
@@ -363,7 +425,7 @@ def test_with_rule_r1_the_same_schedule_is_atomic():
 
 
 def test_put_config_and_get_next_config_meet_in_a_quorum(world):
-    """Alg. 2:26-36."""
+    """Alg. 2:27-36, Alg. 4:28-35."""
     first, second = world.client(), world.client()
     successor = Successor(LATER.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)
     for down, other in (("s0", "s1"), ("s1", "s2"), ("s2", "s0")):

@@ -70,7 +70,10 @@ def test_lemma_12_and_theorem_13_sequence_progress(histories):
 
 
 def test_theorem_16_atomicity_by_tags(histories):
-    """Section 6.2.2: completed reads and writes of an object can be ordered by their tags."""
+    """Section 6.2.2: completed reads and writes of an object can be ordered by their tags.
+
+    See Alg. 1:7-24, Alg. 1:31-48.
+    """
     for history in histories:
         assert broken_atomicity(history) == []
 
@@ -96,7 +99,7 @@ def test_lemma_14_termination(histories):
 
 
 def test_lemma_6_a_proposal_is_for_the_index_after_the_last_known(histories):
-    """Section 6.2.1: decided configurations have consecutive indices.
+    """Section 6.2.1: decided configurations have consecutive indices (Alg. 5:17-18).
 
     Each reconfiguration returns a decided configuration.
     """
@@ -146,6 +149,8 @@ def test_lemma_9_a_quorum_knows_a_successor_of_all_but_the_last(seed):
     """Section 6.2.1: a quorum of each earlier configuration points at a later configuration.
 
     This holds for the configurations that any process knows.
+
+    See Alg. 5:19-20.
     """
     schedule = Schedule(seed, clients=4, reconfigurers=2, operations=3)
     checked = 0

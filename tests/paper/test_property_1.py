@@ -118,7 +118,7 @@ CASES = [(ABD, 0), (ABD, 1), (ABD5, 2), (EC, 0), (EC, 1), (EC_NARROW, 0)]
     ids=["abd", "abd, one down", "abd, two down", "ec", "ec, one down", "ec, delta 1"],
 )
 def test_property_1(configuration, crashes):
-    """Section 3, Property 1; section 6.1 for EC-DAP II."""
+    """Section 3, Property 1; section 6.1 for EC-DAP II (Alg. 3:1-22)."""
     answered = 0
     for seed in range(25):
         actions = run(configuration, seed, crashes)

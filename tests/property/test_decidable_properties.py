@@ -92,6 +92,7 @@ def clusters(draw):
 @settings(deadline=None, max_examples=800)
 @given(clusters())
 def test_the_answer_is_what_the_specification_says(drawn):
+    """Alg. 3:13-15."""
     cluster, quorum = drawn
     lists, k = cluster.lists(quorum), cluster.configuration.k
     tag = newest_decodable(lists, k)
@@ -140,7 +141,7 @@ def published(lists: list[DataReply], k: int) -> Tag:
 
 
 def test_the_published_rule_loses_a_completed_write_when_more_than_delta_write():
-    """Negative control: the specification detects this fault."""
+    """Negative control: the specification detects this fault (Alg. 3:13-15)."""
     cluster = ModelCluster(Configuration.ec([f"s{number}" for number in range(5)], 3, 1))
     for tag, servers in [(1, range(5)), (2, range(4)), (3, [0]), (4, [0])]:
         for server in servers:

@@ -93,6 +93,7 @@ def test_with_one_decision_for_an_index_the_order_does_not_matter(successors, rn
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.none() | anything, max_size=8))
 def test_find_next_config_takes_the_finalized_one_with_the_highest_index(successors):
+    """Alg. 2:4-12."""
     finalized = [
         successor for successor in successors if successor is not None and successor.finalized
     ]

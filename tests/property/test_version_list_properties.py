@@ -1,4 +1,4 @@
-"""The List of a server against a complete model (ares/dap/version_list.py; Alg. 4:16-25).
+"""The List of a server against a complete model (ares/dap/version_list.py).
 
 The model forgets no version.
 """
@@ -47,6 +47,7 @@ def run(versions, capacity, puts):
 @settings(deadline=None, max_examples=300)
 @given(st.integers(1, 5), st.lists(st.tuples(tags, elements), max_size=30))
 def test_a_list_holds_the_newest_versions_that_were_ever_put(capacity, puts):
+    """Alg. 4:19-24."""
     assert run(VersionList(), capacity, puts) == ""
 
 

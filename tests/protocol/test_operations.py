@@ -33,6 +33,7 @@ INITIALS = [abd(0, 1, 2), ec(0, 1, 2, 3, 4)]
 @pytest.mark.parametrize("switches", ALL_SWITCHES)
 @pytest.mark.parametrize("initial", INITIALS, ids=["abd", "ec"])
 def test_written_values_are_read_by_another_client(initial, switches):
+    """Alg. 1:7-24, Alg. 1:31-48."""
     world = ProtocolWorld(initial, range(5))
     writer, reader = world.client(switches), world.client(switches)
     assert reader.run(read(reader.view, "k")).value is TOMBSTONE
@@ -49,6 +50,7 @@ def test_written_values_are_read_by_another_client(initial, switches):
 
 @pytest.mark.parametrize("initial", INITIALS, ids=["abd", "ec"])
 def test_one_crash_is_survived_and_two_are_not(initial):
+    """Alg. 3:23-31."""
     world = ProtocolWorld(initial, range(5))
     client = world.client()
     world.down = {ServerId("s0")}
@@ -63,6 +65,7 @@ def test_one_crash_is_survived_and_two_are_not(initial):
 
 
 def test_a_write_that_failed_half_way_says_so_and_its_tag_is_not_used_again():
+    """Alg. 1:16."""
     world = ProtocolWorld(abd(0, 1, 2), range(3))
     client = world.client()
     first = client.run(write(client.view, "k", b"first"))
@@ -104,6 +107,7 @@ def test_writes_of_one_object_by_one_client_wait_for_each_other():
 
 
 def test_fast_read_takes_one_round_and_plain_read_two():
+    """Alg. 1:40-46."""
     rounds = {}
     for fast in (True, False):
         world = ProtocolWorld(abd(0, 1, 2), range(3))
@@ -116,6 +120,7 @@ def test_fast_read_takes_one_round_and_plain_read_two():
 
 
 def test_read_writes_back_what_is_not_at_a_quorum():
+    """Alg. 1:40-46."""
     world = ProtocolWorld(abd(0, 1, 2), range(3))
     writer, reader = world.client(), world.client()
     world.hold = lambda source, target, message: isinstance(message, PutData) and target != "s0"
@@ -132,6 +137,7 @@ def test_read_writes_back_what_is_not_at_a_quorum():
 
 
 def test_ec_large_elements_come_from_k_servers_only():
+    """Alg. 3:9-12, Alg. 4:8-15."""
     world = ProtocolWorld(ec(0, 1, 2, 3, 4), range(5))
     client = world.client()
     client.run(write(client.view, "k", b"x" * 300_000))
@@ -174,6 +180,7 @@ def test_ec_more_than_delta_partial_writes_never_make_a_read_go_back():
 
 
 def test_a_flipped_bit_counts_as_missing():
+    """Alg. 3:16-18."""
     world = ProtocolWorld(ec(0, 1, 2, 3, 4), range(5))
     client = world.client()
     client.run(write(client.view, "k", b"payload" * 10))

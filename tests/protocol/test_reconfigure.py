@@ -27,6 +27,7 @@ ALL_SWITCHES = [Switches(*flags) for flags in itertools.product([True, False], r
 
 @pytest.mark.parametrize("switches", ALL_SWITCHES)
 def test_every_object_moves(switches):
+    """Alg. 5:23-28, Alg. 5:33."""
     world = ProtocolWorld(C0, range(7))
     mover, old, new = (
         world.client(switches),
@@ -71,6 +72,7 @@ def test_a_collected_configuration_holds_no_data_and_points_forward(gc):
 
 
 def test_tags_and_tombstones_move():
+    """Alg. 5:35-36."""
     world = ProtocolWorld(C0, range(7))
     client = world.client()
     tag = client.run(write(client.view, "k", b"v"))
@@ -100,6 +102,7 @@ def test_an_object_already_in_the_new_configuration_is_skipped():
 
 
 def test_two_reconfigurers_make_one_sequence_and_the_loser_is_told():
+    """Alg. 5:14-17, Alg. 5:21-22."""
     for seed in range(40):
         world = ProtocolWorld(C0, range(7), seed)
         clients = [world.client(), world.client()]
@@ -146,7 +149,10 @@ def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
 
 
 def test_r1_the_published_counterexample_is_closed():
-    """docs/protocol.md, Rules, R1: the writer's message reaches B after the mover looked at B."""
+    """docs/protocol.md, Rules, R1: the writer's message reaches B after the mover looked at B.
+
+    See Alg. 5:29-32.
+    """
     world = ProtocolWorld(C0, range(7))
     writer, mover, reader = world.client(), world.client(), world.client()
     writer.run(write(writer.view, "k", b"old"))
@@ -188,6 +194,7 @@ def test_r2_a_second_successor_is_refused():
 
 
 def test_r3_a_successor_seen_at_one_server_is_at_a_quorum_before_anyone_goes_there():
+    """Alg. 2:13-15."""
     world = ProtocolWorld(C0, range(7))
     client = world.client()
     target = EC.at(DEFAULT_DOMAIN, 1, C0.id)
@@ -311,7 +318,7 @@ def test_random_schedules_keep_tag_order(seed):
 
 
 def test_who_tries_again_finishes_what_is_pending_and_adds_nothing():
-    """Servers without room for the data take pointers.
+    """Servers without room for the data take pointers (Alg. 5:6-7).
 
     Each attempt would leave a further configuration for all clients to visit.
     """

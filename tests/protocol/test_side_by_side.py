@@ -63,6 +63,7 @@ def pending_move(value=b"v"):
 
 @pytest.mark.parametrize("operation", ["read", "write"])
 def test_both_are_asked_before_either_has_answered(operation):
+    """Alg. 1:11-15, Alg. 1:35-39."""
     world, client, _, _, _ = pending_move()
     stalls = world.hold
     world.hold = lambda *flight: stalls(*flight) or flight[1] is client
@@ -87,7 +88,7 @@ def test_one_configuration_is_asked_without_a_fan():
 def test_an_answer_from_before_the_data_came_is_asked_for_again_when_they_have_moved(
     operation, broken
 ):
-    """The new configuration answers at once, and has no value.
+    """The new configuration answers at once, and has no value (Alg. 1:11-15, Alg. 1:35-39).
 
     The old configuration is asked after all objects were moved, finalized and collected.
     """

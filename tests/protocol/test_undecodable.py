@@ -117,6 +117,7 @@ def test_delete_replaces_an_undecodable_object(world, spoil):
 @pytest.mark.parametrize("target", [ABD1, EC1])
 @pytest.mark.parametrize("batch", [True, False])
 def test_a_move_takes_all_others_along_and_names_it(world, spoil, target, batch):
+    """Alg. 5:8-12."""
     client = world.client(Switches(batch=batch))
     spoil(client, "bad")
     with pytest.raises(

@@ -1,6 +1,6 @@
 """gc-config: requests to retired configurations, also to silent ones.
 
-See ares/reconfig/reconfigure.py; Alg. 2:37-46.
+See ares/reconfig/reconfigure.py.
 """
 
 import pytest
@@ -49,6 +49,7 @@ DONE = {"s0": Ack(1, None), "s1": Ack(1, None)}
 
 
 def test_everything_before_the_last_finalized_one_is_collected_and_forgotten():
+    """Alg. 2:37-46."""
     known = view()
     assert collect(known, [DONE, DONE]) == ([0, 1], [])
     assert (known.sequence.retired, known.sequence.active) == ([], [C[2], C[3]])
@@ -56,6 +57,7 @@ def test_everything_before_the_last_finalized_one_is_collected_and_forgotten():
 
 @pytest.mark.parametrize("trouble", [Unavailable(2, 1, {"s2": "no answer"}), Superseded(C[3])])
 def test_one_without_a_quorum_is_reported_and_does_not_hold_up_the_rest(trouble):
+    """Alg. 2:37-46."""
     known = view()
     assert collect(known, [trouble, DONE]) == ([0, 1], [C[0]])
     assert known.sequence.retired == []

@@ -53,6 +53,7 @@ def get(
 
 
 def test_an_object_never_written():
+    """Alg. 4:1-7."""
     host = hosting()
     reply = get(host)
     assert (reply.call, reply.tags, reply.length, reply.element, reply.trimmed) == (
@@ -67,6 +68,7 @@ def test_an_object_never_written():
 
 
 def test_all_tags_and_the_newest_element():
+    """Alg. 4:4-9, Alg. 4:14-15."""
     host = hosting()
     for number in (1, 3, 2):
         host.put_data(put(host, "k", number, bytes([number])))
@@ -98,6 +100,7 @@ def test_a_large_element_must_be_asked_for():
 
 @pytest.mark.parametrize("configuration", [EC, ABD])
 def test_elements_that_do_not_fit_are_not_stored(configuration):
+    """Alg. 4:16-18."""
     host = hosting(configuration)
     good = put(host, "k", 1)
     wrong_bytes = msgspec.structs.replace(good.element, parts=(b"dat",))
@@ -126,6 +129,7 @@ def test_bytes_are_counted():
 
 
 def test_values_are_withheld_once_the_successor_is_finalized():
+    """Alg. 4:10-13."""
     host = hosting()
     host.put_data(put(host, "k", 1))
     host.install(Successor(NEXT, Status.PENDING))
@@ -137,6 +141,7 @@ def test_values_are_withheld_once_the_successor_is_finalized():
 
 
 def test_collecting_drops_everything_for_good():
+    """Alg. 4:16-18, Alg. 4:39-43."""
     host = hosting()
     host.put_data(put(host, "k", 1))
     assert host.collect(CollectConfig(5, EC.id, Successor(NEXT, Status.PENDING))).call == 5

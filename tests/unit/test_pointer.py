@@ -1,6 +1,6 @@
 """nextC at a server, transition by transition.
 
-See ares/model/configuration.py; Alg. 4:28-42, rule R2.
+See ares/model/configuration.py; rule R2.
 """
 
 import pytest
@@ -47,6 +47,7 @@ def final(index: int, content: Configuration = ONE) -> Successor:
     ],
 )
 def test_a_pointer_moves_only_forward(current, incoming, after):
+    """Alg. 4:31-38."""
     assert advance(OWN, current, incoming) == after
 
 
@@ -70,6 +71,7 @@ def test_a_pointer_moves_only_forward(current, incoming, after):
     ],
 )
 def test_a_conflicting_successor_is_refused(current, incoming, why):
+    """Alg. 4:31-38."""
     with pytest.raises(ConflictingSuccessor, match=why):
         advance(OWN, current, incoming)
 
@@ -106,5 +108,6 @@ def test_c0_takes_what_its_own_cluster_decided_and_nothing_else():
     ],
 )
 def test_what_a_traversal_follows(successors, best):
+    """Alg. 2:4-12."""
     assert latest(successors) == best
     assert latest_named([Ack(1, successor) for successor in successors]) == best

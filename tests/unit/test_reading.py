@@ -39,6 +39,7 @@ def answers(*replies):
 
 
 def test_enough_elements_of_the_version():
+    """Alg. 3:16-18."""
     reading = Reading(C, "k", 3)
     given = answers(*(reply(number, NEW, OLD) for number in range(4)))
     assert reading.settled(given)
@@ -48,6 +49,7 @@ def test_enough_elements_of_the_version():
 
 
 def test_a_read_asks_for_missing_elements_of_the_newest_version():
+    """Alg. 3:16-18."""
     reading = Reading(C, "k", 3)
     given = answers(reply(0, NEW), reply(1, NEW), reply(2, NEW, carried=False), reply(3))
     assert not reading.settled(given)
@@ -67,6 +69,7 @@ def test_the_version_below_a_write_in_progress_is_asked_for_by_name():
 
 
 def test_no_version_is_settled():
+    """Alg. 3:13-15."""
     reading = Reading(C, "k", 3)
     dropped = DataReply(1, (Tag(9, 1), Tag(8, 1)), 5, NEW, None, None)
     assert not reading.settled(answers(dropped, reply(1, NEW), reply(2, NEW), reply(3)))
@@ -92,6 +95,7 @@ def test_a_bad_element_counts_as_missing(bad):
 
 
 def test_withheld_when_the_successor_is_finalized_and_not_before():
+    """Alg. 3:17-20."""
     reading = Reading(C, "k", 3)
     assert reading.settled(
         answers(*(reply(number, NEW, status=Status.PENDING) for number in range(4)))

@@ -23,12 +23,14 @@ def places(sequence: ConfigurationSequence) -> tuple[list[int], list[int]]:
 
 
 def test_begins_with_one_finalized_entry():
+    """Alg. 1:1-6, Alg. 1:25-30, Alg. 5:1-5."""
     sequence = ConfigurationSequence(C[2])
     assert places(sequence) == ([], [2])
     assert sequence.last_finalized == sequence.last_known == C[2]
 
 
 def test_grows_retires_and_forgets():
+    """Alg. 2:44."""
     sequence = ConfigurationSequence(C[0])
     sequence.add(C[0], pending(1))
     sequence.add(C[1], pending(2))
@@ -67,6 +69,7 @@ def test_what_was_forgotten_does_not_come_back():
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_second_decision_is_refused(index):
+    """Alg. 2:14."""
     sequence = ConfigurationSequence(C[0])
     sequence.add(C[0], pending(1))
     with pytest.raises(
@@ -103,6 +106,7 @@ def test_what_was_adopted_is_not_known_to_a_quorum():
 
 
 def test_an_active_entry_is_not_forgotten():
+    """Alg. 2:44."""
     sequence = ConfigurationSequence(C[0])
     sequence.forget(C[0])
     assert sequence.active == [C[0]]

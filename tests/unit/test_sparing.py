@@ -46,6 +46,7 @@ def asked_after(rig, seconds):
 
 
 def test_a_quorum_is_asked_first_and_the_rest_when_that_is_slow(rig):
+    """Alg. 3:1-8."""
     first, more = asked_after(rig, SESSION_TICK_S)
     assert len(first) == 2
     assert more == SERVERS - first

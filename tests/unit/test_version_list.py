@@ -27,6 +27,7 @@ def test_a_version_list_without_writes():
 
 
 def test_what_is_not_kept_is_returned():
+    """Alg. 4:19-25."""
     versions = VersionList()
     lost = [
         versions.put(Tag(number, 1), element(size), 2)
