@@ -127,7 +127,7 @@ def settle_read(
 
 
 def _settled(view: View, answers: list[DataResult]) -> tuple[DataResult, ConfigurationId] | None:
-    """Return the newest version and its configuration, if it needs no write back (Alg. 1:42-46)."""
+    """Return the newest version and its configuration, if it needs no write back (Alg. 1:40-46)."""
     found = newest(answers)
     there = at_quorum(answers, found)
     return (
@@ -210,7 +210,7 @@ def write_above(
 def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
     """Ask every configuration from the last finalized to the last; return their answers.
 
-    With the piggyback this is the loop of Alg. 1:9-15 and Alg. 1:33-39.
+    With the piggyback: Alg. 1:9-10 and Alg. 1:11-15, of a read Alg. 1:33-34 and Alg. 1:35-39.
 
     At least one answer is returned; the last configuration's answer is at the end.
     """

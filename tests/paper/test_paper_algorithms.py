@@ -117,7 +117,7 @@ def test_algorithm_1_line_16_the_new_tag_is_above_the_highest_and_the_writers_ow
 
 
 def test_algorithm_1_lines_11_to_15_the_query_goes_on_until_nobody_knows_a_successor(world):
-    """Alg. 1:9-15: every configuration from the last finalized to the last known is asked."""
+    """Alg. 1:9-10, Alg. 1:11-15: every configuration from the last finalized on is asked."""
     mover, client = world.client(), world.client()
     world.hold = lambda source, target, message: source is mover and isinstance(message, PutData)
     client.run(write(client.view, "k", b"v"))
@@ -298,8 +298,9 @@ def finalizes(message):
 def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(
     world, switches, operation
 ):
-    """Alg. 1:9-15, Alg. 1:33-39: the reader stalls in a configuration that is retired at this time.
+    """The reader stalls in a configuration that is retired at this time.
 
+    See Alg. 1:9-10, Alg. 1:11-15, Alg. 1:33-34, Alg. 1:35-39.
     The value written in the last, still pending configuration counts.
     """
     late, first, second, writer = (

@@ -1,0 +1,143 @@
+"""docs/fidelity.md: the generated page, complete, about lines, names and figures that exist."""
+
+import copy
+
+import pytest
+
+from tests.fidelity.citations import Citation, citations
+from tests.fidelity.fidelity_faults import (
+    algorithm_faults,
+    citation_faults,
+    package_faults,
+    quotation_faults,
+    source_faults,
+)
+from tests.fidelity.fidelity_page import FIDELITY_PAGE, Tables, render, tables
+
+CHECKS = (algorithm_faults, citation_faults, source_faults, package_faults, quotation_faults)
+
+
+@pytest.fixture(scope="module")
+def told():
+    return tables()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_tables_behind_the_page_have_no_fault(told, check):
+    assert list(check(told)) == []
+
+
+def test_the_page_is_the_generated_one(told):
+    assert FIDELITY_PAGE.read_text(encoding="utf-8") == render(told), (
+        "run python -m tests.fidelity.fidelity_page > docs/fidelity.md"
+    )
+
+
+def test_a_citation_has_the_function_that_holds_it():
+    text = (
+        '"""Alg. 1:2."""\n\nclass One:\n    """Alg.\n    3:9-22."""\n\n'
+        "    def two(self):\n        # Alg. 5:7\n        def three():\n            # Alg. 5:8\n"
+        "            pass\n"
+    )
+    assert list(citations("a.py", text)) == [
+        Citation(1, 2, 2, "a.py", ""),
+        Citation(3, 9, 22, "a.py", "One"),
+        Citation(5, 7, 7, "a.py", "One.two"),
+        Citation(5, 8, 8, "a.py", "One.two"),
+    ]
+
+
+def changed(told: Tables, table: str, change) -> Tables:
+    rows = copy.deepcopy(getattr(told, table))
+    change(rows)
+    return told._replace(**{table: rows})
+
+
+def cites(algorithm: int, first: int, last: int) -> Citation:
+    return Citation(algorithm, first, last, "ares/dap/primitives.py", "DataAccess.get_data")
+
+
+@pytest.mark.parametrize(
+    ("check", "table", "change", "why"),
+    [
+        (algorithm_faults, "algorithms", lambda rows: rows[2]["row"].pop(), "Alg. 3:31 has no row"),
+        (
+            algorithm_faults,
+            "algorithms",
+            lambda rows: rows[0]["row"].append(rows[0]["row"][0]),
+            "Alg. 1:1 has several rows",
+        ),
+        (
+            algorithm_faults,
+            "algorithms",
+            lambda rows: rows[4]["row"][-1].update(lines="37-43"),
+            "Alg. 5:43 is no line",
+        ),
+        (
+            algorithm_faults,
+            "algorithms",
+            lambda rows: rows[0]["row"][2].update(how=["R99"]),
+            "R99, which is no rule",
+        ),
+        (
+            algorithm_faults,
+            "algorithms",
+            lambda rows: rows[0]["row"][7].update(how="replaced"),
+            "has no reason",
+        ),
+        (algorithm_faults, "code", list.clear, "no function cites a line of Alg. 1:1-6, 25-30"),
+        (algorithm_faults, "tests", list.clear, "no test cites a line of Alg. 1:1-6, 25-30"),
+        (citation_faults, "code", lambda cited: cited.append(cites(3, 9, 32)), "Alg. 3:9-32"),
+        (citation_faults, "tests", lambda cited: cited.append(cites(6, 1, 1)), "Alg. 6:1-1"),
+        (
+            citation_faults,
+            "transcription",
+            lambda cited: cited.append(cites(3, 1, 31)),
+            "Alg. 4:1 is not in the transcription",
+        ),
+        (
+            source_faults,
+            "sections",
+            lambda rows: rows[0]["row"][0].update(here=["ares/model/configuration.py::Nothing"]),
+            "ares/model/configuration.py::Nothing does not exist",
+        ),
+        (
+            source_faults,
+            "sections",
+            lambda rows: rows[0]["row"][0].update(tests=["tests/unit/test_nothing.py"]),
+            "tests/unit/test_nothing.py does not exist",
+        ),
+        (
+            source_faults,
+            "sections",
+            lambda rows: rows[0]["row"][0].update(tests=[]),
+            "has a place and a test",
+        ),
+        (
+            package_faults,
+            "packages",
+            lambda rows: rows[0].update(how="extra", extra="tracing"),
+            "pyzmq is not extra",
+        ),
+        (
+            package_faults,
+            "packages",
+            lambda rows: rows[4].update(how="default"),
+            "opentelemetry-sdk is not default",
+        ),
+        (
+            package_faults,
+            "packages",
+            lambda rows: rows[5].update(by="jaeger-client"),
+            "opentelemetry-exporter-jaeger is not replaced",
+        ),
+        (
+            quotation_faults,
+            "later",
+            lambda rows: rows[0].update(said="a chain of three took 0.1 s"),
+            "docs/autopilot.md does not say",
+        ),
+    ],
+)
+def test_a_fault_is_noticed(told, check, table, change, why):
+    assert any(why in fault for fault in check(changed(told, table, change)))
