@@ -75,6 +75,8 @@ class Settings(Struct, frozen=True):
     tracing: TracingSettings = TracingSettings()
     autopilot: AutopilotSettings | None = None
     transport: TransportName = "native"
+    published: bool = False
+    """Whether the algorithms as published may run (ares/testing/published); never with users."""
 
     @staticmethod
     def load(path: Path | str) -> "Settings":
@@ -222,6 +224,7 @@ class _Checks:
             tracing=file.tracing or TracingSettings(),
             autopilot=file.autopilot,
             transport=cast(TransportName, file.transport),
+            published=file.published,
         )
 
     def _check_site(self) -> None:

@@ -430,6 +430,7 @@ class FileTable(ClusterFileTable, frozen=True, kw_only=True):
     durability: str
     security: str | None = None
     transport: str = "native"
+    published: bool = False
     keys: str | None = None
     decision_key: str | None = None
     consensus_password: str | None = None

@@ -21,6 +21,7 @@ from ares.model.messages import (
     Element,
     GetData,
     GetTag,
+    ListReply,
     PullElement,
     PutData,
     Reply,
@@ -120,17 +121,26 @@ def encode(messages: Sequence[Outgoing]) -> list[Frame]:
             if element is not None and element.size >= DETACHED_BYTES_MIN:
                 if wire is None:
                     wire = list(messages)
-                empty = Element(
-                    element.index,
-                    element.length,
-                    element.checksum,
-                    (b"",) * len(element.parts),
-                    len(frames),
-                )
-                wire[position] = msgspec.structs.replace(message, element=empty)
-                frames.extend(element.parts)
+                wire[position] = msgspec.structs.replace(message, element=_detach(element, frames))
+        elif type(message) is ListReply:
+            entries = [
+                msgspec.structs.replace(entry, element=_detach(entry.element, frames))
+                if entry.element is not None and entry.element.size >= DETACHED_BYTES_MIN
+                else entry
+                for entry in message.entries
+            ]
+            wire = list(messages) if wire is None else wire
+            wire[position] = msgspec.structs.replace(message, entries=tuple(entries))
     frames[0] = WIRE_PREFIX + encode_array(messages if wire is None else wire)
     return frames
+
+
+def _detach(element: Element, frames: list[Frame]) -> Element:
+    """Move the data of an element into frames of their own; return the element without data."""
+    empty = (b"",) * len(element.parts)
+    bare = Element(element.index, element.length, element.checksum, empty, len(frames))
+    frames.extend(element.parts)
+    return bare
 
 
 def decode_requests(frames: Sequence[Frame]) -> list[AnyMessage]:
@@ -237,21 +247,32 @@ def _bad(what: str, error: Exception) -> BadMessage:
 def _attach(messages: list[AnyMessage], frames: Sequence[Frame], used: int) -> int:
     """Give elements their data, from frame number ``used`` on; return the next unused number."""
     for position, message in enumerate(messages):
-        if type(message) is not PutData and type(message) is not DataReply:
-            continue
-        element = message.element
-        if element is not None and element.frame != -1:
-            end = used + len(element.parts)
-            if element.frame != used or end > len(frames):
-                raise BadMessage(
-                    f"an element in frames {element.frame} to {end}, expected from {used} and "
-                    f"below {len(frames)}"
-                )
-            parts = tuple(frames[used:end])
-            whole = Element(element.index, element.length, element.checksum, parts)
-            messages[position] = msgspec.structs.replace(message, element=whole)
-            used = end
+        if type(message) is PutData or type(message) is DataReply:
+            element = message.element
+            if element is not None and element.frame != -1:
+                whole = _attached(element, frames, used)
+                messages[position] = msgspec.structs.replace(message, element=whole)
+                used += len(whole.parts)
+        elif type(message) is ListReply:
+            entries = list(message.entries)
+            for place, entry in enumerate(entries):
+                if entry.element is not None and entry.element.frame != -1:
+                    whole = _attached(entry.element, frames, used)
+                    entries[place] = msgspec.structs.replace(entry, element=whole)
+                    used += len(whole.parts)
+            messages[position] = msgspec.structs.replace(message, entries=tuple(entries))
     return used
+
+
+def _attached(element: Element, frames: Sequence[Frame], used: int) -> Element:
+    """Return the element with the data of its frames, from number ``used`` on."""
+    end = used + len(element.parts)
+    if element.frame != used or end > len(frames):
+        raise BadMessage(
+            f"an element in frames {element.frame} to {end}, expected from {used} and "
+            f"below {len(frames)}"
+        )
+    return Element(element.index, element.length, element.checksum, tuple(frames[used:end]))
 
 
 def _unused(frames: Sequence[Frame], used: int) -> BadMessage:

@@ -1,4 +1,4 @@
-"""The seal of an element: a checksum over all fields that could be mixed up on the way.
+"""Elements and their seal: a checksum over all fields that could be mixed up on the way.
 
 The erasure code notices neither flipped bits nor a mixture of elements of different versions; the
 seal does. The configuration's id covers its domain; a seal therefore covers domain, configuration,
@@ -7,12 +7,28 @@ object, tag, element index, length of the whole value, and the bytes.
 
 import struct
 from collections.abc import Sequence
+from typing import Annotated
 
+from msgspec import Meta, Struct
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from ares.model.identity import ConfigurationId, ObjectName
-from ares.model.messages import Element
+from ares.model.configuration import SERVERS_MAX
+from ares.model.identity import VALUE_BYTES_MAX, ConfigurationId, ObjectName
+from ares.model.numbers import Word
 from ares.model.tag import Tag
+from ares.model.work import LISTED_WORK
+
+DELETED_LENGTH = -1
+"""The length of a tombstone: a version of an absent object. Never written reads as deleted."""
+
+LEFT_LENGTH = -2
+"""The length of the mark of an object left behind: a version whose value is lost."""
+
+FRAME_MAX = 2**31 - 1
+"""The highest number of a frame, or of a part in a journal's batch."""
+
+ValueLength = Annotated[int, Meta(ge=LEFT_LENGTH, le=VALUE_BYTES_MAX)]
+"""Length of a whole value, in bytes; DELETED_LENGTH or LEFT_LENGTH."""
 
 PART_BYTES_MIN = 1024
 """Least mean size of an element's parts, the last part aside.
@@ -22,6 +38,38 @@ some hundred bytes of memory besides its data.
 """
 
 _pack = struct.Struct(">QQiq").pack
+
+ELEMENT_PARTS_MAX = 256
+"""Parts of an element: as many as the stripes of the largest value (ares/dap/coding.py)."""
+
+
+class Element(Struct, frozen=True, array_like=True, gc=False):
+    """A server's part of a version: the whole value (ABD) or coded element ``index`` (EC).
+
+    ``length``: bytes of the whole value, DELETED_LENGTH or LEFT_LENGTH. ``checksum``: the seal over
+    all fields that could be mixed up (:func:`checksum`). ``parts``: the data, in pieces as
+    the coding made them (a piece for each stripe of the value, see ares/dap/coding.py), never
+    joined on the way. ``frame``: on the wire only, the number of the first frame with large parts;
+    -1 when the parts are here.
+    """
+
+    index: Annotated[int, Meta(ge=0, le=SERVERS_MAX - 1)]
+    length: ValueLength
+    checksum: Word
+    parts: Annotated[tuple[bytes, ...], Meta(max_length=ELEMENT_PARTS_MAX)]
+    frame: Annotated[int, Meta(ge=-1, le=FRAME_MAX)] = -1
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of data."""
+        parts = self.parts
+        return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+
+    @property
+    def bulk(self) -> int:
+        """Return the work that the data make (ares/model/work.py)."""
+        parts = self.parts
+        return len(parts[0]) if len(parts) == 1 else LISTED_WORK * len(parts) + self.size
 
 
 def seal_seed(

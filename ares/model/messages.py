@@ -16,11 +16,15 @@ from typing import Annotated, get_args
 
 from msgspec import Meta, Struct
 
-from ares.model.configuration import DELTA_MAX, SERVERS_MAX, Configuration, Successor
+from ares.model.configuration import DELTA_MAX, Configuration, Successor
+from ares.model.element import DELETED_LENGTH as DELETED_LENGTH
+from ares.model.element import ELEMENT_PARTS_MAX as ELEMENT_PARTS_MAX
+from ares.model.element import LEFT_LENGTH as LEFT_LENGTH
+from ares.model.element import Element as Element
+from ares.model.element import ValueLength
 from ares.model.errors import BadInput
 from ares.model.identity import (
     DOMAIN_BYTES_MAX,
-    VALUE_BYTES_MAX,
     ClientId,
     ConfigurationId,
     DomainName,
@@ -57,21 +61,9 @@ from ares.model.message import NeededRoom as NeededRoom
 from ares.model.message import RequestKind, Spent, Trace
 from ares.model.message import Role as Role
 from ares.model.message import ShownState as ShownState
-from ares.model.numbers import POSITION_MAX, Count, Position, Rate, Seconds, Word
+from ares.model.numbers import POSITION_MAX, Count, Position, Rate, Seconds
 from ares.model.tag import Tag
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
-
-DELETED_LENGTH = -1
-"""The length of a tombstone: a version of an absent object. Never written reads as deleted."""
-
-LEFT_LENGTH = -2
-"""The length of the mark of an object left behind: a version whose value is lost."""
-
-FRAME_MAX = 2**31 - 1
-"""The highest number of a frame, or of a part in a journal's batch."""
-
-ValueLength = Annotated[int, Meta(ge=LEFT_LENGTH, le=VALUE_BYTES_MAX)]
-"""Length of a whole value, in bytes; DELETED_LENGTH or LEFT_LENGTH."""
 
 PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
 """Objects in a listing reply; names of objects left behind by a move, for each configuration
@@ -91,38 +83,6 @@ SITES_TOLD_MAX = 64
 
 BOUNDS_MAX = 64
 """Bounds of a histogram in a description."""
-
-ELEMENT_PARTS_MAX = 256
-"""Parts of an element: as many as the stripes of the largest value (ares/dap/coding.py)."""
-
-
-class Element(Struct, frozen=True, array_like=True, gc=False):
-    """A server's part of a version: the whole value (ABD) or coded element ``index`` (EC).
-
-    ``length``: bytes of the whole value, DELETED_LENGTH or LEFT_LENGTH. ``checksum``: the seal over
-    all fields that could be mixed up (see ares/model/element.py). ``parts``: the data, in pieces as
-    the coding made them (a piece for each stripe of the value, see ares/dap/coding.py), never
-    joined on the way. ``frame``: on the wire only, the number of the first frame with large parts;
-    -1 when the parts are here.
-    """
-
-    index: Annotated[int, Meta(ge=0, le=SERVERS_MAX - 1)]
-    length: ValueLength
-    checksum: Word
-    parts: Annotated[tuple[bytes, ...], Meta(max_length=ELEMENT_PARTS_MAX)]
-    frame: Annotated[int, Meta(ge=-1, le=FRAME_MAX)] = -1
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of data."""
-        parts = self.parts
-        return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-
-    @property
-    def bulk(self) -> int:
-        """Return the work that the data make (ares/model/work.py)."""
-        parts = self.parts
-        return len(parts[0]) if len(parts) == 1 else LISTED_WORK * len(parts) + self.size
 
 
 # -- to a storage server ---------------------------------------------------------------------------
@@ -313,6 +273,23 @@ class Where(Message, frozen=True, tag=14):
     """
 
     domain: Annotated[DomainName, Meta(max_length=DOMAIN_BYTES_MAX)]
+
+
+class QueryList(Message, frozen=True, tag=15):
+    """QUERY-LIST as published (Alg. 4:8): a request for the whole List of an object.
+
+    Only for the algorithms as published (ares/testing/published), which are not atomic: a server
+    answers where its cluster file says ``published = true``. ``successor``: rule R1, see GetData.
+    """
+
+    configuration: ConfigurationId
+    object: ObjectName
+    successor: Successor | None = None
+    trace: Trace = None
+
+    @property
+    def bulk(self) -> int:
+        return 0 if self.successor is None else CONFIGURATION_WORK
 
 
 # -- to a consensus member, and from it ------------------------------------------------------------
@@ -660,8 +637,36 @@ class Located(Message, frozen=True, tag=40):
     configuration: Configuration | None
 
 
+class ListEntry(Struct, frozen=True, array_like=True, gc=False):
+    """A version of a List: its tag and its element, or None for bottom (Alg. 4:12)."""
+
+    tag: Tag
+    element: Element | None
+
+
+class ListReply(Message, frozen=True, tag=41):
+    """The answer to :class:`QueryList`: the whole List, newest first, with (t0, v0) if present."""
+
+    entries: Annotated[tuple[ListEntry, ...], Meta(max_length=DELTA_MAX + 1)]
+    successor: Successor | None
+    spent: Spent | None = None
+
+    @property
+    def bulk(self) -> int:
+        elements = [entry.element for entry in self.entries if entry.element is not None]
+        return LISTED_WORK * len(self.entries) + sum([element.bulk for element in elements])
+
+
 Keyed = (
-    GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects | Finalize
+    GetTag
+    | GetData
+    | PutData
+    | ReadConfig
+    | WriteConfig
+    | CollectConfig
+    | ListObjects
+    | Finalize
+    | QueryList
 )
 """Requests about a configuration."""
 
@@ -671,10 +676,10 @@ Upkeep = Scrub | SetLogLevel
 Question = Keyed | Describe | Where | PullElement
 """Requests of operations on objects; each is answered, unless the server ends."""
 
-Carrier = GetData | WriteConfig | CollectConfig | ListObjects | LookRow | Fetch
+Carrier = GetData | WriteConfig | CollectConfig | ListObjects | QueryList | LookRow | Fetch
 """Requests that carry, or may carry, a successor (rule R1)."""
 
-Timed = TagReply | DataReply | Ack | ObjectsReply
+Timed = TagReply | DataReply | Ack | ObjectsReply | ListReply
 """Replies with the time spent on a traced request."""
 
 Request = Keyed | Describe | Where | Introduce
@@ -689,6 +694,7 @@ Reply = (
     | ScrubReply
     | RequestDone
     | Located
+    | ListReply
 )
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
@@ -717,6 +723,7 @@ _pointer, _element = NeededRoom.POINTER, NeededRoom.ELEMENT
 REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
     GetTag: _of_objects(TagReply, Role.READ, ShownState.OBJECT),
     GetData: _of_objects(DataReply, Role.READ, ShownState.OBJECT, room=_pointer),
+    QueryList: _of_objects(ListReply, Role.READ, ShownState.OBJECT, room=_pointer),
     PutData: _of_objects(Ack, Role.WRITE, ShownState.OBJECT, changes=True, room=_element),
     ListObjects: _of_objects(ObjectsReply, Role.READ, ShownState.LISTING, room=_pointer),
     ReadConfig: _of_either(Ack, Role.READ),

@@ -47,7 +47,9 @@ from ares.model.messages import (
     DataReply,
     GetData,
     GetTag,
+    ListReply,
     PutData,
+    QueryList,
     Reason,
     Refused,
 )
@@ -123,6 +125,9 @@ def data_bytes(message: AnyMessage) -> int:
     match message:
         case PutData() | DataReply():
             return message.element.size if message.element is not None else 0
+        case ListReply():
+            elements = [entry.element for entry in message.entries]
+            return sum([element.size for element in elements if element is not None])
         case Append() | Forward():
             return message.bulk
     return 0
@@ -199,7 +204,7 @@ class PeerQueue:
     def _place(self, message: AnyMessage) -> tuple[dict[Hashable, AnyMessage], Hashable]:
         """Return the queue of a message, and its key there."""
         match message:
-            case PutData() | GetData() | GetTag():
+            case PutData() | GetData() | GetTag() | QueryList():
                 key = type(message), message.call, message.configuration, message.object
                 return self.large if is_large(message) else self.small, key
         self._count += 1

@@ -14,12 +14,21 @@ from typing import Any, cast
 from sortedcontainers import SortedDict
 
 from ares.dap.version_list import VersionList, capacity
-from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.codec import DETACHED_BYTES_MIN, FRAMES_MAX
 from ares.model.configuration import Configuration, Successor, advance
-from ares.model.element import hollow, intact, is_hollow, is_in_crumbs
+from ares.model.element import hollow, intact, is_hollow, is_in_crumbs, sealed
 from ares.model.errors import AresError, BadInput
-from ares.model.identity import KEY_BYTES_MAX, NO_CALL, ObjectName, fits, is_object_name
+from ares.model.identity import (
+    KEY_BYTES_MAX,
+    NO_CALL,
+    VALUE_BYTES_MAX,
+    ObjectName,
+    fits,
+    is_object_name,
+    shown,
+)
 from ares.model.messages import (
+    DELETED_LENGTH,
     LEFT_LENGTH,
     LEFT_NAMED_MAX,
     PAGE_OBJECTS_MAX,
@@ -33,9 +42,12 @@ from ares.model.messages import (
     GetTag,
     Keyed,
     ListedObject,
+    ListEntry,
     ListObjects,
+    ListReply,
     ObjectsReply,
     PutData,
+    QueryList,
     ReadConfig,
     Reply,
     TagReply,
@@ -136,6 +148,7 @@ class ConfigurationState:
             ListObjects: self.list_objects,
             CollectConfig: self.collect,
             Finalize: self.finalize,
+            QueryList: self.query_list,
         }
 
     def install(self, successor: Successor) -> None:
@@ -226,6 +239,43 @@ class ConfigurationState:
             self.successor,
             preceding,
         )
+
+    def query_list(self, request: QueryList) -> ListReply:
+        """Answer QueryList (Alg. 4:8-15).
+
+        Raises the errors of :meth:`get_tag` and of :meth:`learn`, and :class:`BadInput` for a List
+        of more data than a reply may carry: the largest value.
+        """
+        if request.successor is not None:
+            self.carried += 1
+            self.learn(request.successor)
+        check_name(request.object)
+        versions = self.objects.get(request.object)
+        held = [] if versions is None else [entry[:2] for entry in versions.entries]
+        if len(held) < self.capacity and not self.collected:
+            none = sealed(
+                self.configuration.id,
+                request.object,
+                TAG_ZERO,
+                self.element_index,
+                DELETED_LENGTH,
+                (),
+            )
+            held.append((TAG_ZERO, none))
+        elements = [element for _, element in held]
+        size = sum(element.size for element in elements)
+        if size > VALUE_BYTES_MAX or sum(len(element.parts) for element in elements) >= FRAMES_MAX:
+            raise BadInput(
+                f"the List of {shown(request.object)} has {len(held)} elements of {size} bytes in "
+                f"all, and a reply carries at most {VALUE_BYTES_MAX}: take a smaller delta"
+            )
+        withheld = self.successor is not None and self.successor.finalized
+        entries = [
+            ListEntry(tag, None if withheld else element)
+            for tag, element in held
+            if withheld or not self._journaled or self.is_sound(request.object, tag, element)
+        ]
+        return ListReply(request.call, tuple(entries), self.successor)
 
     def is_sound(self, object: ObjectName, tag: Tag, element: Element) -> bool:
         """Return whether the element held under ``tag`` is as sealed; if not, treat it as missing.

@@ -39,6 +39,7 @@ from ares.model.messages import (
     Located,
     Message,
     PutData,
+    QueryList,
     Reason,
     Refused,
     Reply,
@@ -65,7 +66,7 @@ _REASON_OF_ERROR = {
 }
 _REFUSED_ERRORS = tuple(_REASON_OF_ERROR)
 
-Pointing = Introduce | Finalize | WriteConfig | CollectConfig | GetData | ListObjects
+Pointing = Introduce | Finalize | WriteConfig | CollectConfig | GetData | ListObjects | QueryList
 """Requests that may change a pointer."""
 
 

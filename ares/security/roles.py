@@ -30,6 +30,7 @@ from ares.model.messages import (
     ListObjects,
     PullElement,
     PutData,
+    QueryList,
     ReadConfig,
     Reason,
     Refused,
@@ -164,7 +165,7 @@ class Admission:
         return None if decided else Refused(message.call, Reason.NOT_CERTIFIED, _NO_PROOF)
 
 
-Told = GetData | ListObjects | WriteConfig | LookRow | Fetch
+Told = GetData | ListObjects | QueryList | WriteConfig | LookRow | Fetch
 """Messages with which a client without the role ``reconfigure`` carries successors."""
 
 

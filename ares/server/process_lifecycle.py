@@ -482,6 +482,7 @@ async def _serve_objects(
                 log_journals,
                 settings.logs.fetch_bytes_per_s,
                 sites_of(settings),
+                settings.published,
             )
             await run_server(parts)
 

@@ -107,6 +107,9 @@ class ServingParts(NamedTuple):
     sites: Iterable[str] = ()
     """The sites of counted clients."""
 
+    published: bool = False
+    """Whether the algorithms as published may run."""
+
 
 async def run_server(parts: ServingParts) -> None:
     """Serve until ``stop`` is set, reply to the requests taken, and close the journal.
@@ -139,6 +142,7 @@ async def run_server(parts: ServingParts) -> None:
                 traffic=parts.traffic,
                 logs=logs,
                 sites=parts.sites,
+                published=parts.published,
                 meter=listener.meter,
             ),
         )

@@ -48,6 +48,7 @@ from ares.model.messages import (
     ObjectsReply,
     PullElement,
     PutData,
+    QueryList,
     Reason,
     Refused,
     Reply,
@@ -88,12 +89,19 @@ Change = Callable[[Any, int], tuple[Reply | None, Fact | None]]
 log = logging.getLogger(__name__)
 
 _ASKS_NOBODY = "this server asks no other servers"
+_NOT_PUBLISHED = (
+    "QueryList is of the algorithms as published, which are not atomic: ARES II can lose a "
+    "completed write. A cluster with users refuses them; the cluster file of an experiment may "
+    "say published = true"
+)
 _ALL_IN_MEMORY = "this server keeps all data in memory: no disk holds data to verify"
 
 _ANSWERED_AT_ONCE = frozenset(
     kind
     for kind, row in REQUEST_KINDS.items()
-    if row.handled_by is HandledBy.OBJECTS and row.shows is ShownState.OBJECT
+    if row.handled_by is HandledBy.OBJECTS
+    and row.shows is ShownState.OBJECT
+    and kind is not QueryList
 )
 
 
@@ -108,6 +116,10 @@ def _refuse(message: AnyMessage) -> Refused:
 
 def _keep_no_logs(sender: Sender, request: AnyMessage) -> Refused:
     return Refused(request.call, Reason.BAD_REQUEST, "this server keeps no logs")
+
+
+def _not_published(sender: Sender, request: QueryList) -> Refused:
+    return Refused(request.call, Reason.BAD_REQUEST, _NOT_PUBLISHED)
 
 
 def _set_level(sender: Sender, request: SetLogLevel) -> Reply:
@@ -149,6 +161,9 @@ class ServerParts(NamedTuple):
     Requests of clients at these sites are counted if the listener tells ``users``.
     """
 
+    published: bool = False
+    """Whether the algorithms as published may run, which are not atomic."""
+
     meter: Meter | None = None
     """The listener's; the cost of a request is the bytes of the reply and the verified bytes."""
 
@@ -177,6 +192,7 @@ class StorageServer:
         self.replica = replica
         self._meter = parts.meter or Meter()
         self._logs = parts.logs
+        self._published = parts.published
         self.traced: Callable[[Served], None] = lambda served: None
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(
             request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY
@@ -313,7 +329,7 @@ class StorageServer:
             NeededRoom, lambda sender, request: replica.handle(request)
         )
         if replica.journaled:
-            handlers[GetData] = self._get_data
+            handlers[GetData] = handlers[QueryList] = self._get_data
             by_room = {
                 NeededRoom.NONE: lambda sender, request: replica.answer(request),
                 NeededRoom.ELEMENT: self._put,
@@ -328,6 +344,8 @@ class StorageServer:
             elif row.handled_by is HandledBy.LOGS:
                 handlers[kind] = _keep_no_logs if self._logs is None else self._logs.handle
         handlers[ListObjects] = partial(self._list, handlers[ListObjects])
+        if not self._published:
+            handlers[QueryList] = _not_published
         return handlers
 
     def serve(self, sender: Sender, came: Came) -> ServedTurn | None:
@@ -378,7 +396,7 @@ class StorageServer:
             for place in self.replica.take_suspects():
                 self.leave(place)
 
-    def _get_data(self, sender: Sender, request: GetData) -> Reply | None:
+    def _get_data(self, sender: Sender, request: GetData | QueryList) -> Reply | None:
         if request.successor is None:
             return self.replica.answer(request)
         return self._point(sender, request)

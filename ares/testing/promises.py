@@ -27,9 +27,11 @@ from ares.model.messages import (
     GetTag,
     Keyed,
     ListObjects,
+    ListReply,
     ObjectsReply,
     PullElement,
     PutData,
+    QueryList,
     Refused,
     TagReply,
 )
@@ -74,7 +76,7 @@ class Promises:
     def told(self, request: AnyMessage, reply: AnyMessage) -> None:
         """Note the server's reply to ``request``."""
         if not isinstance(request, Keyed | PullElement) or not isinstance(
-            reply, Ack | TagReply | DataReply | ObjectsReply
+            reply, Ack | TagReply | DataReply | ObjectsReply | ListReply
         ):
             return
         self.count += 1
@@ -90,6 +92,8 @@ class Promises:
                 self._note(id, request.object, *reply.tags)
                 key = id, request.object
                 self._trimmed[key] = max(self._trimmed.get(key, TAG_ZERO), reply.trimmed)
+            case QueryList(), ListReply():
+                self._note(id, request.object, *(entry.tag for entry in reply.entries))
             case ListObjects(), ObjectsReply():
                 for listed in reply.objects:
                     self._note(id, listed.name, listed.tag)

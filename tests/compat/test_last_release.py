@@ -28,9 +28,11 @@ from ares.model.messages import (
     Description,
     Finalize,
     Keyed,
+    ListReply,
     Located,
     ObjectsReply,
     PullElement,
+    QueryList,
     Timed,
     Where,
 )
@@ -116,7 +118,7 @@ def test_its_cluster_starts_and_goes_on(cluster: Path) -> None:
     ]
 
 
-NEW = PullElement | Finalize | Where | Located | ChainRequest | ChainReply
+NEW = PullElement | Finalize | Where | Located | QueryList | ListReply | ChainRequest | ChainReply
 KNOWN = [sample for sample in SAMPLES if sample not in SINCE and not isinstance(sample, NEW)]
 """Messages of the last release.
 

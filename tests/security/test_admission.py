@@ -47,6 +47,7 @@ from ares.model.messages import (
     Propose,
     PullElement,
     PutData,
+    QueryList,
     ReadConfig,
     Reason,
     Refused,
@@ -104,6 +105,8 @@ def put(key: str) -> PutData:
 REQUESTS: dict[Role, list[AnyMessage]] = {
     Role.READ: [
         GetTag(CALL, C0.id, KEY),
+        QueryList(CALL, C0.id, KEY),
+        QueryList(CALL, C0.id, KEY, PENDING),
         GetData(CALL, C0.id, KEY, True),
         GetData(CALL, C0.id, KEY, True, None, PENDING),
         ListObjects(CALL, C0.id, "", 10),
