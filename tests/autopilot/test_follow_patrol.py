@@ -18,6 +18,7 @@ from tests.inproc.inproc_cluster import InprocCluster
 
 NANTES, RENNES = ("s0", "s1", "s2"), ("s3", "s4", "s5")
 SITES = dict.fromkeys(NANTES, "nantes") | dict.fromkeys(RENNES, "rennes")
+pytestmark = pytest.mark.virtual_time
 SETTINGS = AutopilotSettings(after_s=3600, every_s=0.1, bytes_per_s=10**9, follow_rest_s=0.5)
 WAIT_S_MAX = 60.0
 """Seconds far beyond any time in these tests."""

@@ -131,6 +131,7 @@ LEADS_FOR_S = 1.0
 """Seconds of leadership, less than a server must be absent."""
 
 
+@pytest.mark.virtual_time
 async def test_a_spare_takes_over_while_the_leader_changes_all_the_time(
     cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +162,7 @@ async def test_a_spare_takes_over_while_the_leader_changes_all_the_time(
     assert "s2" not in (await user.current()).server_ids
 
 
+@pytest.mark.virtual_time
 async def test_a_domain_that_stands_still_does_not_hold_up_the_repair_of_others(
     cluster: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from tests.client.conftest import cluster as cluster
 
+pytestmark = pytest.mark.virtual_time
 SETTINGS = AutopilotSettings(after_s=1.0, every_s=0.2, bytes_per_s=10**9, log_after_s=0.5)
 WAIT_S_MAX = 60.0
 

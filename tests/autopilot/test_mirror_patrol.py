@@ -4,7 +4,6 @@ See ares/autopilot/mirror_patrol.py, ares/client.
 """
 
 import asyncio
-import time
 
 import pytest
 
@@ -24,8 +23,10 @@ from ares.model.errors import (
 from ares.model.identity import ServerId
 from ares.registers.mirroring import MirrorName
 from tests.autopilot.test_pilot import Leaders, becomes, until
+from tests.autopilot.virtual_time import since_1970
 from tests.inproc.inproc_cluster import InprocCluster
 
+pytestmark = pytest.mark.virtual_time
 SETTINGS = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=10**9, mirror_every_s=0.1)
 HERE = Configuration.abd(["s4", "s5", "s6"])
 
@@ -46,7 +47,7 @@ async def complete_since(manager, moment, domain="default"):
     async with asyncio.timeout(30.0):
         while True:
             age_s = (await state(manager, domain)).age_s
-            if age_s is not None and time.time() - age_s >= moment:
+            if age_s is not None and since_1970() - age_s >= moment:
                 return
             await asyncio.sleep(0.02)
 
@@ -64,16 +65,16 @@ async def test_a_stale_read_is_answered_at_the_clients_site_and_says_how_old_it_
         "the usual read, until there is a copy"
     )
     async with Leaders(cluster, settings=SETTINGS).flying() as leaders:
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         found = await far.read_stale("k")
         assert (found.value, found.tag, found.site) == (b"first", tag, "rennes")
         assert 0 <= found.age_s < 30
         await until(lambda: "1 mirror, the oldest complete as of" in leaders.sentence())
         await user.write("k", b"second")
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         assert (await far.read_stale("k")).value == b"second"
         await user.delete("k")
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         with pytest.raises(NotInMirror, match="the mirror at rennes has no object 'k'"):
             await far.read_stale("k")
     await user.write("k", b"third")
@@ -91,7 +92,7 @@ async def test_a_copy_that_is_too_old_is_refused(cluster: InprocCluster) -> None
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
     async with Leaders(cluster, settings=SETTINGS).flying():
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
     await asyncio.sleep(0.3)
     with pytest.raises(
         MirrorTooOld, match=r"at rennes is .* old, and at most 0.2 s were asked for"
@@ -110,8 +111,8 @@ async def test_clocks_that_disagree_make_no_negative_age(
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
     async with Leaders(cluster, settings=SETTINGS).flying():
-        await complete_since(user, time.time())
-    now = time.time()
+        await complete_since(user, since_1970())
+    now = since_1970()
     monkeypatch.setattr("ares.client.mirrors.time.time", lambda: now - 3600)
     assert (await far.read_stale("k", max_age_s=0)).age_s == 0.0
 
@@ -123,7 +124,7 @@ async def test_what_is_at_the_clients_site_is_read_when_the_rest_is_cut_off(
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
     async with Leaders(cluster, settings=SETTINGS).flying() as leaders:
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         assert (await far.read_stale("k")).value == b"v"
         cluster.stop("s0", "s1", "s2")
         assert (await far.read_stale("k")).value == b"v"
@@ -151,7 +152,7 @@ async def test_servers_of_a_mirror_that_was_removed_may_be_gone(cluster: InprocC
     await user.remove_mirror("default", "rennes")
     assert (await user.create_mirror("default", "rennes", Configuration.abd(["s1", "s2", "s3"])))[1]
     async with Leaders(cluster, settings=SETTINGS).flying():
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         cluster.stop("s5", "s6")
         found = await far.read_stale("k")
     assert (found.value, found.site) == (b"v", "rennes")
@@ -170,14 +171,14 @@ async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(
     async with Leaders(
         cluster, settings=AutopilotSettings(3600, 0.05, 10**9, mirror_every_s=0.1)
     ).flying() as leaders:
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         cluster.stop("s5", "s6")
         await until(lambda: "mirror of default at rennes: " in leaders.sentence())
         assert "it is tried again" in leaders.sentence()
         await user.write("k", b"goes on")
         cluster.restart("s5", "s6")
         await until(lambda: "1 mirror, the oldest" in leaders.sentence())
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
     assert (await user_at(cluster).read_stale("k")).value == b"goes on"
 
 
@@ -208,7 +209,7 @@ async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
     async with Leaders(cluster, settings=SETTINGS).flying() as leaders:
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         await user.remove_mirror("default", "rennes")
         assert await user.mirrors() == []
         found = await far.read_stale("k")
@@ -222,7 +223,7 @@ async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(
         with pytest.raises(MirrorNotFound):
             await user.remove_mirror("default", "rennes")
         assert (await user.create_mirror("default", "rennes", HERE))[1]
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         found = await far.read_stale("k")
         assert (found.value, found.site) == (b"v", "rennes"), (
             "though the first mirror had deleted it"
@@ -237,7 +238,7 @@ async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(
     await user.write("k", b"first")
     await user.create_mirror("default", "rennes", HERE)
     async with Leaders(cluster, settings=SETTINGS).flying():
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         mirror = await opened(far, MirrorName("default", "rennes", 1))
         assert mirror is not None
         read, written = mirror.read_named, 0.0
@@ -247,13 +248,13 @@ async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(
             found = await read(name, timeout_s)
             if name == "k":
                 await user.write("k", b"second")
-                written = time.time()
+                written = since_1970()
                 await complete_since(user, written)
             return found
 
         monkeypatch.setattr(mirror, "read_named", slow)
         found = await far.read_stale("k")
-        assert (found.value, time.time() - found.age_s < written) == (b"first", True)
+        assert (found.value, since_1970() - found.age_s < written) == (b"first", True)
 
 
 async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(
@@ -264,7 +265,7 @@ async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
     async with Leaders(cluster, settings=SETTINGS).flying():
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         mirror = await opened(far, MirrorName("default", "rennes", 1))
         assert mirror is not None
         read = mirror.read_named
@@ -331,8 +332,8 @@ async def test_a_mirror_gets_spares_like_any_domain(cluster: InprocCluster) -> N
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
     async with Leaders(cluster, settings=SETTINGS).flying() as leaders:
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
         cluster.stop("s6")
         await until(lambda: "replaced s6 by s3 in mirror/rennes/1/default" in leaders.sentence())
-        await complete_since(user, time.time())
+        await complete_since(user, since_1970())
     assert "s3" in (await state(user)).configuration.server_ids

@@ -2,19 +2,33 @@
 
 import asyncio
 import heapq
+import time
 from collections.abc import Coroutine
 from typing import Any
 
+CLOCK_ZERO_S = time.time() - time.monotonic()
+"""Time since 1970 when the clock of loops was 0."""
+
+
+def monotonic() -> float:
+    """Return the running loop's time, in place of the machine's."""
+    return asyncio.get_running_loop().time()
+
+
+def since_1970() -> float:
+    """Return the seconds since 1970 by the running loop's time."""
+    return CLOCK_ZERO_S + monotonic()
+
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop with a virtual clock; tests must not wait for other processes."""
+    """A loop with a virtual clock; tests must not wait for other processes and threads."""
 
     _ready: Any
     _scheduled: Any
 
     def __init__(self) -> None:
         super().__init__()
-        self._now_s = 0.0
+        self._now_s = time.monotonic()
 
     def time(self) -> float:
         return self._now_s
