@@ -100,6 +100,13 @@ async def open_register(
             f"{algorithm.name} needs a domain over {algorithm.dap.upper()}, and {domain!r} has "
             f"{configuration.describe()}"
         )
+    return register_of(store, algorithm, name, sizes)
+
+
+def register_of(
+    store: ObjectStore, algorithm: PaperAlgorithm, name: str, sizes: Sizes | None = None
+) -> Register:
+    """Return the object ``name`` of the domain ``store``, whatever its primitives."""
     if algorithm.fragmented:
         return Fragmented(store.file(name, sizes=sizes))
     return Coverable(store, name) if algorithm.coverable else Plain(store, name)

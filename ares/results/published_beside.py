@@ -75,9 +75,9 @@ PUBLISHED_ALGORITHMS = {
     "CoAresEC": "COARES_EC",
     "CoAresABDF": "COARES_ABD_F",
     "CoAresECF": "COARES_EC_F",
-    "Ares": "ARES_EC",  # Table 3: primitives alternate; any chain is followed alike
-    "CoAres": "COARES_EC",
-    "CoAresF": "COARES_EC_F",
+    "Ares": "ARES_MIXED",  # Table 3: the primitives alternate
+    "CoAres": "COARES_MIXED",
+    "CoAresF": "COARES_MIXED_F",
 }
 """Names of the algorithms of ARES II; the report has this project's names.
 

@@ -8,6 +8,8 @@ ALGORITHM_OF = {
     "ARES_ABD": PaperAlgorithm("AresABD", "abd"),
     "ARES_EC": PaperAlgorithm("AresEC", "ec"),
     "ARES_MIXED": PaperAlgorithm("AresABD", "abd"),
+    "COARES_MIXED": PaperAlgorithm("CoAresABD", "abd", coverable=True),
+    "COARES_MIXED_F": PaperAlgorithm("CoAresABDF", "abd", coverable=True, fragmented=True),
     "COARES_ABD": PaperAlgorithm("CoAresABD", "abd", coverable=True),
     "COARES_EC": PaperAlgorithm("CoAresEC", "ec", coverable=True),
     "COARES_ABD_F": PaperAlgorithm("CoAresABDF", "abd", coverable=True, fragmented=True),
@@ -15,8 +17,14 @@ ALGORITHM_OF = {
 }
 """Algorithms of the ares protocols of scenarios.
 
-ABD is the algorithm of ARES_ABD without reconfigurations, with two rounds for every operation.
+ABD is the algorithm of ARES_ABD without reconfigurations, with two rounds for every operation. The
+primitives of the MIXED protocols change with each reconfiguration, beginning with ABD.
 """
+
+
+def is_mixed(protocol: str) -> bool:
+    """Return whether reconfigurations change the primitives."""
+    return "_MIXED" in protocol
 
 
 def configuration_of(dap: Algorithm, servers: list[str], parity: int) -> Configuration:

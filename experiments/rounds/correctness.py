@@ -18,7 +18,7 @@ from ares.testing.verify.history import Event, dump, load
 from ares.testing.verify.linearizability import check
 
 HISTORY_SUFFIX = ".history"
-NOT_JUDGED = ("COARES_ABD_F", "COARES_EC_F")
+NOT_JUDGED = ("COARES_ABD_F", "COARES_EC_F", "COARES_MIXED_F")
 HISTORY = "checked.history"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 

@@ -7,6 +7,7 @@ RESULTS/SCENARIO/ROUND has the logs by host, `run.json` (description and origin 
 """
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -19,11 +20,13 @@ from msgspec import Struct
 
 from ares.cluster.home import held
 from ares.model.errors import AresError, BadInput
+from ares.model.identity import VALUE_BYTES_MAX
 from experiments.bench.cassandra_peer import SMALL_HEAP, Cassandra
 from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis_peer import Redis
 from experiments.rounds.after_moves import not_fresh
+from experiments.rounds.ares_protocols import ALGORITHM_OF
 from experiments.rounds.correctness import checked
 from experiments.rounds.layout import Layout, check_private, inventory_of, placed, store_name
 from experiments.rounds.load_faults import judge_load
@@ -102,6 +105,10 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
         return why
     if round.parameters.bad == "killed leader" and peer is not None and not peer.fails_over:
         return f"no server takes over from the leader of {peer.name}"
+    if (why := _too_large(round)) is not None:
+        return why
+    if round.parameters.rate_mbit and testbed != "local":
+        return f"testbed {testbed} limits no rate: testbed local does"
     if testbed == "processes" and round.parameters.placement:
         return "servers at several sites need hosts with networks of their own: testbed local"
     refused = {"processes": {"fill", "free"}, "local": set[str]()}.get(
@@ -110,6 +117,17 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
     if others := {fault.event for fault in round.faults} & refused:
         return f"testbed {testbed} does not {' or '.join(sorted(others))}: testbed local does"
     return None
+
+
+def _too_large(round: ScenarioRound) -> str | None:
+    """Return that a value of ares would be larger than values may be, or `None`."""
+    if round.protocol not in OF_ARES:
+        return None
+    parameters, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
+    size = parameters.block_max if algorithm.fragmented else parameters.object_size
+    if size <= VALUE_BYTES_MAX:
+        return None
+    return f"a value of ares has at most {VALUE_BYTES_MAX} bytes, and {size} are asked for"
 
 
 class Engine:
@@ -302,7 +320,7 @@ class _OneRound:
             self._directory / "events.jsonl",
         )
         try:
-            with self._delays(), befalling.lasting():
+            with self._links(layout), befalling.lasting():
                 play(
                     steps,
                     self._inventory,
@@ -374,18 +392,23 @@ class _OneRound:
         return described | ({"k": parameters.k, "m": parameters.parity} if ec else {})
 
     @contextlib.contextmanager
-    def _delays(self) -> Any:
-        """Apply the delays between the sites of the placement for the time of the round."""
+    def _links(self, layout: Layout) -> Any:
+        """Apply the delays between sites and the rate of hosts' links for the time of the round."""
         parameters, testbed = self._round.parameters, self._bed.testbed
         sites = list(parameters.sites) if parameters.delay_ms and self._bed.name in MADE else []
-        pairs = [(one, other) for number, one in enumerate(sites) for other in sites[number + 1 :]]
+        pairs = list(itertools.combinations(sites, 2))
+        hosts = layout.hosts if parameters.rate_mbit else ()
         for pair in pairs:
             testbed.delay(*pair, parameters.delay_ms)
+        for host in hosts:
+            testbed.bandwidth(host, int(parameters.rate_mbit * 1e6))
         try:
             yield
         finally:
             for pair in pairs:
                 testbed.delay(*pair, 0.0)
+            for host in hosts:
+                testbed.bandwidth(host, None)
 
     def _salvage(self, steps: Sequence[str]) -> None:
         """Fetch the existing logs of a failed round."""

@@ -36,6 +36,8 @@ PATTERNS = {
 }
 """Patterns for the command lines of servers, by store."""
 
+MEMBER_PATTERN = r" ares consensus "
+
 GROUP_OF: dict[Role, str] = {"write": "writers", "read": "readers", "reconfigure": "recons"}
 
 

@@ -14,6 +14,7 @@ from experiments.bench.etcd_leader import leads
 from experiments.rounds.layout import (
     DISK,
     DISK_BYTES,
+    MEMBER_PATTERN,
     PATTERNS,
     PORTS,
     Layout,
@@ -128,6 +129,12 @@ class RoundFaults:
             act(*fault.sites)
             self._undone.append((fault, ""))
             return self.note(fault.event, None, f"{fault.sites[0]} and {fault.sites[1]}")
+        if fault.server == "members":
+            self._undone.append((fault, ""))
+            self._slow_members(fault.percent)
+            return self.note(
+                "slow", None, f"members of consensus: {fault.percent} % of a processor"
+            )
         host = self._victim(fault)
         if fault.event == "crash":
             self._testbed.kill(host, pattern)
@@ -146,9 +153,15 @@ class RoundFaults:
             else "all of its disk is free again",
         )
 
+    def _slow_members(self, percent: int) -> None:
+        for host in self._layout.consensus:
+            self._testbed.slow(host, MEMBER_PATTERN, percent)
+
     def _undo(self, fault: Fault, host: str) -> None:
         if fault.event == "cut":
             self._testbed.join(*fault.sites)
+        elif fault.server == "members":
+            self._slow_members(100)
         elif fault.event == "slow":
             self._testbed.slow(host, PATTERNS[store_name(self._round.protocol)], 100)
         elif fault.event == "fill":

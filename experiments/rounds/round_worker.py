@@ -22,10 +22,11 @@ from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.fragment.divide import Sizes
+from ares.model.configuration import Algorithm
 from ares.model.errors import AresError, ObjectNotFound
 from ares.platform.loop import run
 from ares.tracing.operation_log import MORE_FIELDS
-from experiments.algorithms import Coverable, Fragmented, Plain, Register, open_register
+from experiments.algorithms import Register, open_register, register_of
 from experiments.bench.generator import connected
 from experiments.bench.redis_client import RedisConnections
 from experiments.bench.store_clients import (
@@ -35,7 +36,7 @@ from experiments.bench.store_clients import (
     Store,
     StoreClients,
 )
-from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
+from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of, is_mixed
 from experiments.rounds.correctness import NOT_JUDGED, History, value_of
 from experiments.rounds.load_work import make_load, prepare_load
 from experiments.rounds.scenario import Parameters
@@ -282,10 +283,7 @@ class RoundWorker:
             await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
             manager = await self._manager(client)
             store = await manager.domain(ROUND_DOMAIN)
-            whole = Coverable(store, KEY) if algorithm.coverable else Plain(store, KEY)
-            await self._once(
-                Fragmented(store.file(KEY)) if algorithm.fragmented else whole, False, chance
-            )
+            await self._once(register_of(store, algorithm, KEY), False, chance)
             self._closing.remove(manager)
             await manager.close()
 
@@ -321,8 +319,9 @@ class RoundWorker:
                 parameters.block_max,
             )
             manager = await self._manager(client)
-            if work.protocol == "ARES_MIXED":  # the primitives change under the operation
-                return Plain(await manager.domain(ROUND_DOMAIN, create=create), KEY)
+            if is_mixed(work.protocol):  # the primitives change under the operation
+                store = await manager.domain(ROUND_DOMAIN, create=create)
+                return register_of(store, algorithm, KEY, sizes)
             return await open_register(
                 manager, algorithm, KEY, ROUND_DOMAIN, create=create, sizes=sizes
             )
@@ -371,14 +370,16 @@ class RoundWorker:
                 * (client % parameters.reconfigurers)
                 / parameters.reconfigurers
             )
-        for _ in range(parameters.reconfigurations):
+        for number in range(parameters.reconfigurations):
             await asyncio.sleep(parameters.reconfigure_every_s)
             began_s = time.perf_counter()
             answers = (await manager.status()).servers
             servers = everybody = [
                 str(server) for server, said in answers.items() if said is not None
             ]  # a move begins with servers that run
-            if work.protocol == "ARES_MIXED":
+            if is_mixed(work.protocol) and parameters.fresh_after_s:
+                dap = dap_of_turn(number, client, parameters.reconfigurers)
+            elif is_mixed(work.protocol):
                 dap = "ec" if dap == "abd" else "abd"
             if parameters.onto == "some":
                 servers = chance.sample(
@@ -394,6 +395,16 @@ class RoundWorker:
                 continue
             with suppress(AresError):  # the log has the error
                 await store.reconfigure(wished, timeout_s=MOVE_TIMEOUT_S)
+
+
+def dap_of_turn(number: int, client: int, reconfigurers: int) -> Algorithm:
+    """Return the primitives of a move of reconfigurers in turn.
+
+    The primitives alternate from move to move, whichever reconfigurer moves, and begin with the
+    erasure code.
+    """
+    turn = number * reconfigurers + client % reconfigurers
+    return "ec" if turn % 2 == 0 else "abd"
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ Protocol = Literal[
         "COARES_EC",
         "COARES_ABD_F",
         "COARES_EC_F",
-        "ARES_MIXED",
+        *("ARES_MIXED", "COARES_MIXED", "COARES_MIXED_F"),
     ),
     *("CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
 ]  # type: ignore[valid-type]
@@ -45,11 +45,11 @@ ROUND_PROTOCOLS: tuple[str, ...] = (
         "COARES_EC",
         "COARES_ABD_F",
         "COARES_EC_F",
-        "ARES_MIXED",
+        *("ARES_MIXED", "COARES_MIXED", "COARES_MIXED_F"),
     ),
     *("CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
 )
-OF_ARES = ROUND_PROTOCOLS[:8]
+OF_ARES = ROUND_PROTOCOLS[: ROUND_PROTOCOLS.index("CASSANDRA")]
 PROTOCOL_FAMILIES = {
     "ARES": OF_ARES[1:],
     "Cassandra": ("CASSANDRA",),
@@ -60,7 +60,7 @@ PROTOCOL_FAMILIES = {
 """Words for `--protocol` beside the names above."""
 
 
-OF_LOADS = ("ABD", "ARES_ABD", "ARES_EC", *ROUND_PROTOCOLS[8:])
+OF_LOADS = ("ABD", "ARES_ABD", "ARES_EC", *ROUND_PROTOCOLS[len(OF_ARES) :])
 """Protocols that the generators of load can use."""
 
 Bad = Literal["nobody", "killed replica", "slowed replica", "killed leader", "slowed leader"]
@@ -69,6 +69,9 @@ BAD_AT_SHARE = 1 / 3
 
 
 CRASHES_AT_SHARE = 0.5
+
+BYTES_PER_S = 150e6
+"""Assumed rate at which this machine moves values, for the expected time of a round."""
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +90,7 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
     event: Literal["crash", "slow", "fill", "free", "cut", "join"]
     at_share: float | None = None
     at_s: float | None = None
-    server: int | Literal["leader", "replica"] = 0
+    server: int | Literal["leader", "replica", "members"] = 0
     sites: tuple[str, str] = ("E", "U")
     percent: int = 20
     free_bytes: int = 0
@@ -156,14 +159,16 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     Poisson process of the same rate, and an operation that is due while its client is busy waits
     for the client. With ``check``, answers to clients are kept and judged (correctness.py).
     ``load`` makes a load round; ``read_share`` of its operations are reads, and ``bad`` is a fault
-    of a server in the middle. ``parity`` is m = n - k of the erasure code. ``onto``: reconfigurers
-    move to all servers, or to random servers. ``switches`` are ares's switches that are on. Readers
+    of a server in the middle. A member of consensus has ``members_percent`` of a processor.
+    ``parity`` is m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to
+    random servers. ``switches`` are ares's switches that are on. Readers
     begin after ``fresh_after_s``, and each read is by a new client that knows the first
     configuration alone; reconfigurers take turns.
 
     ``placement`` is the number of servers at each site, such as "1E+2U" (Europe and the United
     States); if empty, all are at a single site. ``client_site`` is the clients' site in a
-    placement, and ``delay_ms`` the delay between sites, each way. ``crashes`` servers are killed in
+    placement, and ``delay_ms`` the delay between sites, each way. ``rate_mbit`` is the rate of the
+    link of each host, in millions of bits a second; 0: no limit. ``crashes`` servers are killed in
     the middle of the work, sequentially from the first. A client of ares gives an operation up
     after ``timeout_s``. With ``load_policy`` "growing", the size of written values grows evenly up
     to ``object_size``, the size of the last write.
@@ -188,11 +193,13 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     load: LoadSeries | None = None
     read_share: float = 0.5
     bad: Bad = "nobody"
+    members_percent: int = 100
     durability: Literal["memory", "fsync"] = "memory"
     fresh_after_s: float = 0.0
     placement: str = ""
     client_site: str = ""
     delay_ms: float = 0.0
+    rate_mbit: float = 0.0
     crashes: int = 0
     timeout_s: float = 30.0
     load_policy: Literal["fixedsize", "growing"] = "fixedsize"
@@ -223,9 +230,10 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the approximate time of the work."""
         if self.load is not None:
             return self.load.expected_s
+        moved = (self.readers + self.writers) * self.object_size / BYTES_PER_S
         return max(
             self.fresh_after_s
-            + self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
+            + self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms + moved),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
 
@@ -242,6 +250,8 @@ _RANGES: dict[str, tuple[float, float]] = {
         ("interval_s", "reconfigure_every_s", "fresh_after_s", "timeout_s"), (0, 86_400)
     ),
     "delay_ms": (0, 60_000),
+    "rate_mbit": (0, 1_000_000),
+    "members_percent": (1, 100),
 }
 """Ranges of values.
 
@@ -291,7 +301,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     ``note`` has caveats for the figures.
 
     The table of a scale may have fewer ``protocols``; other protocols run at that scale only on
-    request.
+    request. ``points`` wins over the table ``paper`` in rounds of a single point
+    (experiments/verdicts/claimed_points.py).
     """
 
     title: str
@@ -300,6 +311,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     quick: dict[str, Any]
     paper: dict[str, Any]
     fixed: dict[str, Any] = {}
+    points: dict[str, Any] = {}
     parity: dict[str, int] = {}
     fault: tuple[Fault, ...] = ()
     note: str = ""
@@ -360,18 +372,47 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             range(1, iterations + 1), itertools.product(*varying.values())
         ):
             varied = dict(zip(varying, values, strict=True))
-            parameters = self._parameters(fixed | varied)
             for protocol in chosen:
-                if not (
-                    protocol in OF_ARES and parameters.bad.endswith("leader")
-                ):  # no server of ares leads
-                    faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters))
-                    own = (
-                        parameters
-                        if protocol in OF_ARES[1:]
-                        else structs.replace(parameters, reconfigurers=0)
-                    )  # other protocols have no reconfigurations
-                    yield ScenarioRound(self.name, protocol, own, varied, iteration, faults)
+                round = self.round(protocol, fixed | varied, varied, iteration)
+                if not (protocol in OF_ARES and round.parameters.bad.endswith("leader")):
+                    yield round  # no server of ares leads
+
+    def round(
+        self, protocol: str, given: dict[str, Any], varied: dict[str, Any], iteration: int
+    ) -> ScenarioRound:
+        """Return the round with the ``given`` parameters. Raises BadInput for invalid ones."""
+        parameters = self._parameters(given)
+        faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters))
+        if protocol not in OF_ARES[1:]:  # other protocols have no reconfigurations
+            parameters = structs.replace(parameters, reconfigurers=0)
+        return ScenarioRound(self.name, protocol, parameters, varied, iteration, faults)
+
+    def one_point(self, named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the parameters of the point with these ``named`` values, and the varied ones.
+
+        ``switches`` are named by words like `+gc`. Raises BadInput if a varying parameter of the
+        paper scale is not named.
+        """
+        table = self.fixed | self.paper | self.points
+        table = {key: table[key] for key in table if key not in ("iterations", "protocols")}
+        lists = {key for key, value in table.items() if isinstance(value, list)}
+        fixed = {key: value for key, value in table.items() if key not in lists}
+        varied = {key: value for key, value in named.items() if fixed.get(key) != value}
+        if "switches" in named:
+            wanted = str(named["switches"]).split()
+            fitting = [
+                switches
+                for switches in table.get("switches", [list(SWITCHES)])
+                if all((word[1:] in switches) == (word[0] == "+") for word in wanted)
+            ]
+            if len(fitting) != 1:
+                raise BadInput(
+                    f"scenario {self.name}: {named['switches']} fits {len(fitting)} of its switches"
+                )
+            varied["switches"] = fitting[0]
+        if missing := sorted(lists - set(varied)):
+            raise BadInput(f"scenario {self.name}: a point names {', '.join(missing)}")
+        return fixed | varied, varied
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
         if "placement" in given:
@@ -444,11 +485,15 @@ def _value(text: str) -> Any:
 
 def _faults_of(parameters: Parameters) -> tuple[Fault, ...]:
     """Return the faults in the parameters."""
-    bad = parameters.bad
+    bad, percent = parameters.bad, parameters.members_percent
     if bad == "nobody":
-        return tuple(
-            Fault("crash", at_share=CRASHES_AT_SHARE, server=number)
-            for number in range(parameters.crashes)
+        slow = [Fault("slow", at_s=0.0, server="members", percent=percent)] * (percent < 100)
+        return (
+            *slow,
+            *(
+                Fault("crash", at_share=CRASHES_AT_SHARE, server=number)
+                for number in range(parameters.crashes)
+            ),
         )
     event: Literal["crash", "slow"] = "crash" if bad.startswith("killed") else "slow"
     return (

@@ -11,7 +11,7 @@ from experiments.rounds.layout import PATTERNS, RoundHost, placed
 from experiments.rounds.playbook_runs import RoundFailed
 from experiments.rounds.round_faults import RoundFaults
 from experiments.rounds.round_testbeds import not_itself
-from experiments.rounds.scenario import Fault, Parameters, ScenarioRound
+from experiments.rounds.scenario import Fault, Parameters, ScenarioRound, _faults_of
 
 HOSTS = {
     name: RoundHost(name, (group,), {"ares_address": name})
@@ -25,6 +25,7 @@ class Asked:
     def __init__(self, wrong: Exception | None = None) -> None:
         self.asked: list[tuple[object, ...]] = []
         self._wrong = wrong
+        self.patterns: set[str] = set()
 
     def kill(self, host: str, pattern: str) -> list[int]:
         if self._wrong:
@@ -34,6 +35,7 @@ class Asked:
 
     def slow(self, host: str, pattern: str, percent: float) -> list[int]:
         self.asked.append(("slow", host, percent))
+        self.patterns.add(pattern)
         return []
 
     def join(self, site: str, other: str) -> None:
@@ -69,6 +71,16 @@ def test_a_round_whose_fault_came_too_late_is_none(tmp_path):
 def test_a_fault_that_cannot_be_made_fails_the_round(tmp_path, wrong):
     with pytest.raises(RoundFailed, match="the fault crash could not be made"):
         befall(tmp_path, Asked(wrong), Fault("crash", at_s=0.0)).require_done()
+
+
+def test_the_members_of_consensus_are_slowed_and_let_go_and_no_server_is(tmp_path):
+    testbed = Asked()
+    [fault] = _faults_of(Parameters(members_percent=30))
+    befall(tmp_path, testbed, fault).require_done()
+    assert testbed.asked == [("slow", "servers0", 30), ("slow", "servers0", 100)]
+    [pattern] = testbed.patterns
+    assert re.search(pattern, "python -P -m ares consensus cluster.toml --id r0")
+    assert not re.search(pattern, "python -P -m ares server cluster.toml --id s0")
 
 
 def test_who_was_slowed_is_let_go_though_another_leads_by_then(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ares.model.errors import BadInput
-from experiments.rounds.engine import playbooks_of, why_not
+from experiments.rounds.engine import _OneRound, playbooks_of, why_not
 from experiments.rounds.layout import (
     DISK,
     RoundHost,
@@ -18,7 +18,8 @@ from experiments.rounds.layout import (
     works,
 )
 from experiments.rounds.round_faults import ordered
-from experiments.rounds.round_testbeds import seen
+from experiments.rounds.round_testbeds import RoundTestbed, seen
+from experiments.rounds.round_worker import dap_of_turn
 from experiments.rounds.scenario import Fault, Parameters, ScenarioRound
 
 NAMES = {
@@ -230,8 +231,51 @@ def test_another_store_has_its_own_first_steps():
             "testbed processes does not fill: testbed local does",
         ),
         (round_of(faults=(Fault("cut", at_share=0.1),)), "aws", "testbed aws does not cut"),
+        (round_of(rate_mbit=1.0), "processes", "testbed processes limits no rate"),
+        (
+            round_of("ARES_ABD", object_size=512 * 2**20),
+            "local",
+            "a value of ares has at most 268435456 bytes, and 536870912 are asked for",
+        ),
     ],
 )
 def test_what_cannot_be_carried_out_says_why(round, testbed, why):
     assert why in str(why_not(round, testbed))
     assert why_not(round_of(faults=(Fault("crash", at_share=0.5),)), testbed) is None
+
+
+def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
+    assert why_not(round_of("COARES_EC_F", object_size=512 * 2**20), "local") is None
+    blocks = round_of("COARES_EC_F", object_size=512 * 2**20, block_max=512 * 2**20)
+    assert "a value of ares" in str(why_not(blocks, "local"))
+
+
+class AskedLinks:
+    def __init__(self):
+        self.asked = []
+
+    def delay(self, site, other, delay_ms):
+        self.asked.append((site, other, delay_ms))
+
+    def bandwidth(self, host, bits_per_s):
+        self.asked.append((host, bits_per_s))
+
+
+def test_links_have_the_delay_and_the_rate_for_the_time_of_a_round(tmp_path):
+    round = round_of(
+        servers=2, placement="1E+1U", client_site="U", delay_ms=5.0, rate_mbit=100.0, parity=0
+    )
+    layout, links = placed(round, HOSTS), AskedLinks()
+    bed = RoundTestbed("local", links, tmp_path, HOSTS, {})
+    with _OneRound(round, bed, tmp_path, 1)._links(layout):
+        assert links.asked[0] == ("E", "U", 5.0)
+        assert sorted(links.asked[1:]) == sorted((host, 100_000_000) for host in layout.hosts)
+        del links.asked[:]
+    assert links.asked[0] == ("E", "U", 0.0)
+    assert sorted(links.asked[1:]) == sorted((host, None) for host in layout.hosts)
+
+
+def test_reconfigurers_in_turn_alternate_the_primitives_and_begin_with_the_erasure_code():
+    """Clients 12 to 15 are the reconfigurers; each moves three times."""
+    moves = [dap_of_turn(number, client, 4) for number in range(3) for client in range(12, 16)]
+    assert moves == ["ec", "abd"] * 6

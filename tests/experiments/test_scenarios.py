@@ -160,7 +160,9 @@ def test_who_is_bad_is_a_fault_of_the_round_and_ares_has_no_leader(tmp_path):
 
 
 def test_how_long_the_work_takes():
-    assert Parameters(operations=10, interval_s=2.0).expected_s == pytest.approx(10.2)
+    assert Parameters(operations=10, interval_s=2.0).expected_s == pytest.approx(10.2, abs=0.01)
+    large = Parameters(operations=10, interval_s=2.0, object_size=150_000_000)
+    assert large.expected_s == pytest.approx(30.2, abs=0.01)
     assert (
         Parameters(
             operations=1,
