@@ -1,4 +1,4 @@
-# The tasks of a checkout: `make` lists them. Only experiments and experiments-quick need root; all
+# The tasks of a checkout: `make` lists them. Only the targets experiments* need root; all
 # packages are installed into .venv.
 
 PYTHON ?= python3
@@ -23,7 +23,7 @@ CORELESS += $(addprefix --ignore=tests/,ansible experiments autopilot fuzz/test_
 CORELESS += $(addprefix --ignore=tests/process/test_,pages.py working_directory.py sites.py mirrors.py up_down.py first_start.py demo.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core demo test test-slow test-all test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick clean
+.PHONY: help venv core demo test test-slow test-all test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick experiments-points clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,10 +82,14 @@ bench-moving: $(BENCH_STAMP) ## measure the costs for users and the time of movi
 
 experiments-quick: $(BENCH_STAMP) ## run every scenario of the papers in small, as root, under half an hour; writes results/experiments-quick
 	@$(EXPERIMENTS) run --testbed local --scale quick --results results/experiments-quick --resume; status=$$?; \
-		$(EXPERIMENTS).logs --only figures --results results/experiments-quick && \
-		$(EXPERIMENTS) verdicts --results results/experiments-quick && $(EXPERIMENTS) verdicts --results results/experiments-quick --check && exit $$status
+		$(EXPERIMENTS).logs --only figures --results results/experiments-quick && exit $$status
 
-experiments: $(BENCH_STAMP) ## the same in the papers' size, as root, for days; continues an interrupted run; writes results/experiments
+experiments-points: $(BENCH_STAMP) ## measure the points that the claims of the papers name, as root, at most a night; continues an interrupted run; writes results/experiments-points and docs/reproduction.md
+	@$(EXPERIMENTS) run --testbed local --scale points --clients-per-host 25 --results results/experiments-points --resume; status=$$?; \
+		$(EXPERIMENTS).logs --only figures --scale points --results results/experiments-points && \
+		$(EXPERIMENTS) verdicts --results results/experiments-points && exit $$status
+
+experiments: $(BENCH_STAMP) ## run every scenario in the papers' size, as root, for days; continues an interrupted run; writes results/experiments
 	@$(EXPERIMENTS) run --testbed local --scale paper --results results/experiments --resume
 
 clean: ## remove .venv, caches and the results of builds

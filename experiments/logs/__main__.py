@@ -1,6 +1,6 @@
 """Measurements of the shared log: speed, the figures of Ikaria's thesis, peers, faults.
 
-    python -m experiments.logs [--scale quick|paper] [--only speed,figures,peers,faults,size]
+    python -m experiments.logs [--scale quick|paper|points] [--only speed,figures,peers,faults,size]
 
 Loads are bounded in count and in time. The quick scale takes about four minutes, the paper's about
 half an hour, and 31 GiB of the disk for a log of 10 GiB. Compare figures of the same run. Figures
@@ -14,12 +14,14 @@ from pathlib import Path
 from experiments.bench.store_processes import end_on_sigterm
 from experiments.logs.log_faults import measure_faults
 from experiments.logs.log_figures import measure_figures
+from experiments.logs.log_load_plan import LOG_EXTENTS, POINTS_EXTENT, runs
 from experiments.logs.log_peers import measure_peers
 from experiments.logs.log_size import measure_size
 from experiments.logs.log_speed import measure_speed
 from experiments.measuring import Table
-from experiments.rounds.round_commands import RESULTS
+from experiments.rounds.round_commands import POINTS, RESULTS
 from experiments.rounds.scenario import SCALES
+from experiments.verdicts.claimed_points import claims, log_runs
 
 LOG_PARTS = ("speed", "peers", "faults", "figures", "size")
 
@@ -28,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scale", choices=SCALES, default="quick")
+    parser.add_argument("--scale", choices=(*SCALES, POINTS), default="quick")
     parser.add_argument(
         "--only", default=",".join(LOG_PARTS), metavar="PART,...", help=f"of {', '.join(LOG_PARTS)}"
     )
@@ -43,6 +45,8 @@ def main() -> None:
     chosen = given.only.split(",")
     if unknown := set(chosen) - set(LOG_PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    if given.scale == POINTS and chosen != ["figures"]:
+        parser.error(f"--scale {POINTS} is for --only figures: the other parts have no claims")
     end_on_sigterm()
     table = Table()
     if "speed" in chosen:
@@ -54,7 +58,10 @@ def main() -> None:
     if "size" in chosen:
         measure_size(table, given.scale)
     if "figures" in chosen:
-        measure_figures(table, given.scale, given.results)
+        of_claims = given.scale == POINTS
+        extent = POINTS_EXTENT if of_claims else LOG_EXTENTS[given.scale]
+        chosen_runs = log_runs(claims()) if of_claims else runs(given.scale)
+        measure_figures(table, chosen_runs, extent, given.results)
     table.close()
 
 

@@ -9,6 +9,7 @@ second of work of the busiest server (`busiest_per_s`).
 import subprocess
 import time
 import urllib.request
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,12 +29,10 @@ from experiments.bench.measured_points import began, write_load
 from experiments.bench.store_clients import Coroutines
 from experiments.local_cluster import local_cluster
 from experiments.logs.log_load_plan import (
-    LOG_EXTENTS,
     LOG_SERVERS,
     LOG_STUDY,
     LogExtent,
     LogLoadRun,
-    runs,
 )
 from experiments.logs.log_work import JointClients, LogWork, OurLog, go_through, latency
 from experiments.measuring import Table
@@ -53,14 +52,16 @@ def pid_of(file: Path, id: str) -> int:
     return int((file.parent / "run" / f"{id}.pid").read_text())
 
 
-def measure_figures(table: Table, scale: str, results: Path) -> None:
-    """Measure all points of the scale, into runs under ``results`` and the database."""
+def measure_figures(
+    table: Table, chosen: Sequence[LogLoadRun], extent: LogExtent, results: Path
+) -> None:
+    """Measure the runs, into runs under ``results`` and the database."""
     table.section("The figures of the thesis: windows, shares of reads, chains, intervals, sizes")
     made = []
     with local_cluster(LOG_SERVERS, "abd", consensus=1) as file:
-        for iteration in range(1, LOG_EXTENTS[scale].iterations + 1):
-            for each in runs(scale):
-                file_of_run = run(_measured(table, file, each, LOG_EXTENTS[scale]))
+        for iteration in range(1, extent.iterations + 1):
+            for each in chosen:
+                file_of_run = run(_measured(table, file, each, extent))
                 made.append(_written(results, each, iteration, file_of_run))
     subprocess.run(
         python("-m", "ares", "results", "import", *made, "--into", results / "results.db"),

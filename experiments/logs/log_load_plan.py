@@ -75,6 +75,9 @@ LOG_EXTENTS = {
 }
 assert set(LOG_EXTENTS) == set(SCALES)
 
+POINTS_EXTENT = LogExtent((), (), (), (), (), operations=20_000, seconds=4.0, iterations=3)
+"""Extent of the scale `points`, whose runs follow from claims."""
+
 
 def runs(scale: str) -> Sequence[LogLoadRun]:
     """Return all runs of a scale, without duplicates."""

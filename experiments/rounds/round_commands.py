@@ -2,6 +2,7 @@
 
 import argparse
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from ares.platform.interpreter import python
 from experiments.rounds.engine import Engine
 from experiments.rounds.round_testbeds import MADE, RESERVED_BEDS
 from experiments.rounds.scenario import SCALES, Scenario, ScenarioRound, protocols_of, scenarios
+from experiments.verdicts.claimed_points import claims, point_rounds
 
 RESULTS = Path("results/experiments")
+POINTS = "points"
+"""The scale whose rounds are the points that claims name."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -41,7 +45,7 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     running.add_argument(
         "scenario", nargs="*", metavar="NAME", help="which scenarios (default: all)"
     )
-    running.add_argument("--scale", choices=SCALES, default="quick")
+    running.add_argument("--scale", choices=(*SCALES, POINTS), default="quick")
     running.add_argument(
         "--protocol",
         metavar="A,B",
@@ -119,6 +123,8 @@ def show(arguments: argparse.Namespace) -> int:
                 or "nothing varies"
             )
             print(f"  {scale}: {len(rounds)} rounds, about {_minutes(rounds)}: {varied}")
+        if rounds := list(point_rounds(scenario, claims())):
+            print(f"  {POINTS}: {len(rounds)} rounds, about {_minutes(rounds)}: see the claims")
     return 0
 
 
@@ -135,11 +141,8 @@ def _minutes(rounds: list[ScenarioRound]) -> str:
 
 def carry_out(arguments: argparse.Namespace) -> int:
     """Run the rounds, and make the database and the page. Return 1 if a round failed."""
-    rounds = [
-        round
-        for scenario in _chosen(arguments.scenario, arguments.set)
-        for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))
-    ]
+    chosen = _chosen(arguments.scenario, arguments.set)
+    rounds = list(_rounds_of(chosen, arguments))
     if arguments.check:
         rounds = [
             structs.replace(
@@ -150,7 +153,15 @@ def carry_out(arguments: argparse.Namespace) -> int:
         ]
     if not rounds:
         raise BadInput("no round is left: the scenarios have none of these protocols")
-    print(f"{len(rounds)} rounds, about {_minutes(rounds)}", flush=True)
+    left = [
+        round
+        for round in rounds
+        if not (
+            arguments.resume
+            and (arguments.results / round.scenario / round.name / "outcome.json").exists()
+        )
+    ]
+    print(f"{len(left)} of {len(rounds)} rounds to do, about {_minutes(left)}", flush=True)
     if arguments.clients_per_host < 1:
         raise BadInput("a host has at least one client; nothing was begun")
     hosts = (arguments.testbed, arguments.inventory, arguments.clients_per_host)
@@ -164,6 +175,17 @@ def carry_out(arguments: argparse.Namespace) -> int:
             "it again"
         )
     return 1 if failed else 0
+
+
+def _rounds_of(chosen: list[Scenario], arguments: argparse.Namespace) -> Iterator[ScenarioRound]:
+    protocols = protocols_of(arguments.protocol)
+    if arguments.scale == POINTS and arguments.set:
+        raise BadInput("points are what claims name: --set is for the other scales")
+    for scenario in chosen:
+        if arguments.scale == POINTS:
+            yield from point_rounds(scenario, claims(), protocols)
+        else:
+            yield from scenario.rounds(arguments.scale, protocols)
 
 
 def _chosen(names: list[str], given: list[str]) -> list[Scenario]:

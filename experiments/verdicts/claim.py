@@ -3,6 +3,7 @@
 The condition of each claim was written down before the measurement here.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,17 +14,53 @@ from ares.model.errors import BadInput
 
 CLAIMS_DIRECTORY = Path(__file__).parent / "claims"
 
-CONFIRMED, NOT_CONFIRMED, CANNOT = "confirmed", "not confirmed", "cannot be tested here"
+CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
+NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
+VERDICT_WORDS = (CONFIRMED, REFUTED, UNDECIDED, NOT_MEASURED, NOT_TESTABLE)
 
-BOUNDS = {"less": 0.9, "more": 1.1, "about": 1.25}
+BOUNDS = {"less": 0.9, "more": 1.1, "about": 1.25, "none": 0.0}
 """Bounds of claims without ``bound``: two busy processors cannot show differences below a tenth."""
 
-Filters = dict[str, Any]
-"""Conditions on rows: `algorithm`, `op`, and parameters by their names.
+OPERATIONS_MIN = 30
+"""Smallest number of operations on each side for a verdict."""
 
-A value is literal, or `smallest`, `largest`, `second smallest` or `second largest` of the measured
-values; for `switches` a value is words like `+gc` and `-batch`. `statistic` names a figure other
-than the claim's.
+QUANTITIES = {
+    "mean_s": "time per operation",
+    "p50_s": "median time",
+    "p99_s": "99th percentile of the time",
+    "read_config_s": "time in read-config",
+    "read_config_share": "share of the time in read-config",
+    "encode_s": "time to encode",
+    "decode_s": "time to decode",
+    "failed": "share of failed operations",
+    "wrong": "share of rounds that are not linearizable",
+    "short_acks": "share of writes with too few acknowledgements",
+    "dead_in_quorums": "share of quorums with a crashed server",
+    "throughput": "operations a second of a client",
+    "per_s": "operations a second",
+    "busiest_per_s": "operations per processor-second of the busiest server",
+    "states_per_read": "questions to the tail per read",
+    "kept": "throughput after the fault to before",
+    "longest_pause_s": "longest pause",
+    "sent": "bytes of a client's messages per operation",
+    "read_all_s": "time until all reads are done",
+    "write_all_s": "time until all writes are done",
+    "first_all_s": "time of all first remote reads",
+    "second_all_s": "time of all second remote reads",
+    "read_between_share": "bytes between sites to bytes read",
+    "write_between_share": "bytes between sites to bytes written",
+    "write_between_bytes": "bytes between sites",
+    "inside_kept": "share of operations at the isolated site that succeed",
+    "new_inside": "new users of the isolated site",
+    "last_over_local": "a read in the end to a local read",
+}
+"""Names of statistics for readers."""
+
+Filters = dict[str, Any]
+"""Conditions on rows: `algorithm`, `op`, and parameters by their names, with literal values.
+
+For `switches` a value is words like `+gc` and `-batch`. `statistic` names a figure other than the
+claim's.
 """
 
 
@@ -34,29 +71,57 @@ class Quotient(Struct, frozen=True, forbid_unknown_fields=True):
     to: Filters | None = None
     op: str | None = None
 
+    @property
+    def sides(self) -> list[Filters]:
+        return [self.of] if self.to is None else [self.of, self.to]
+
+    def within(self, filters: Filters) -> "Quotient":
+        """Return the quotient with these filters on both sides, which win over the given."""
+        return Quotient(filters | self.of, None if self.to is None else filters | self.to)
+
+
+class ClaimVariant(Struct, frozen=True):
+    """A comparison of a claim: its label, and the quotients with all filters.
+
+    ``judged`` says whether the verdict counts the comparison; others stand beside.
+    """
+
+    label: str
+    quotient: Quotient
+    beside: Quotient | None
+    judged: bool = True
+
+    @property
+    def sides(self) -> list[Filters]:
+        return self.quotient.sides + ([] if self.beside is None else self.beside.sides)
+
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim: measured, shown, or impossible to test.
+    """A claim: measured, decided by a test, impossible to test, or without a scenario yet.
 
-    A measured claim has ``scenario`` and ``of``; a shown claim has ``verdict``, ``shown_by`` and
-    ``why``; an untestable claim has ``cannot``.
+    A measured claim has ``scenario`` and ``of``; a claim decided by a test names the test in
+    ``confirmed_by`` or ``refuted_by``, and has ``why``; an untestable claim has ``cannot``; a claim
+    that no scenario measures yet has ``awaits``.
 
     ``at`` names figures and tables of the source. ``claim`` is in our words. ``published`` has the
-    source's numbers. ``where`` has filters of both sides. The quotient is divided by the quotient
-    ``beside``. The claim must hold for each algorithm in ``each``, on the sides that name no
-    algorithm; with each operation in ``each_op``; at each point in ``each_where``; against each
-    filter in ``each_to``; and, of the first algorithm to the second, for each pair in
-    ``each_pair``.
+    source's numbers. ``transcription`` is the algorithm of the source: "ares" (of 2022), "ares2",
+    or none for today's and for other stores; where it is not today's, today's stands beside.
+    ``where`` has filters of both sides. The quotient is divided by the quotient ``beside``. The
+    claim must hold for each algorithm in ``each``, on the sides that name no algorithm; with each
+    operation in ``each_op``; at each point in ``each_where``; against each filter in ``each_to``;
+    and, of the first algorithm to the second, for each pair in ``each_pair``. Algorithms in
+    ``also`` are shown like ``each``, and not judged.
 
-    ``confirms`` says whether the value must be at most ``bound``, at least ``bound``, or between
-    ``bound`` and its reciprocal. ``scale`` is the smallest scale with the rounds. ``cannot`` says
-    why the rounds may be missing. ``note`` has caveats for readers.
+    ``confirms`` says whether the value must be below ``bound``, above ``bound``, between ``bound``
+    and its reciprocal, or whether there must be no such operation. ``operations`` is the smallest
+    number of operations on each side. ``note`` has caveats for readers.
     """
 
     id: str
     at: tuple[str, ...]
     claim: str
     published: str
+    transcription: Literal["", "ares", "ares2"] = ""
     scenario: str = ""
     op: str = ""
     statistic: str = "mean_s"
@@ -69,33 +134,112 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
     each_where: tuple[Filters, ...] = ()
     each_to: tuple[Filters, ...] = ()
     each_pair: tuple[tuple[str, str], ...] = ()
-    confirms: Literal["less", "more", "about"] = "less"
+    also: tuple[str, ...] = ()
+    confirms: Literal["less", "more", "about", "none"] = "less"
     bound: float | None = None
-    scale: Literal["quick", "paper"] = "quick"
+    operations: int = OPERATIONS_MIN
     cannot: str = ""
+    awaits: str = ""
     note: str = ""
-    verdict: Literal["", "confirmed", "not confirmed"] = ""
-    shown_by: str = ""
+    confirmed_by: str = ""
+    refuted_by: str = ""
     why: str = ""
 
     @property
     def limit(self) -> float:
         return BOUNDS[self.confirms] if self.bound is None else self.bound
 
-    def holds(self, value: float) -> bool:
-        """Return whether ``value`` confirms the claim. Equality with the limit is enough."""
-        if self.confirms == "about":
-            return 1 / self.limit <= value <= self.limit
-        return value <= self.limit if self.confirms == "less" else value >= self.limit
+    @property
+    def test(self) -> str:
+        return self.confirmed_by or self.refuted_by
+
+    def word(self, low: float, high: float) -> str:
+        """Return the verdict on an interval: it must lie on one side of the limit."""
+        if self.confirms in ("less", "none"):
+            return _sided(high <= self.limit, low > self.limit)
+        if self.confirms == "more":
+            return _sided(low >= self.limit, high < self.limit)
+        floor = 1 / self.limit
+        return _sided(floor <= low and high <= self.limit, high < floor or low > self.limit)
 
     @property
     def condition(self) -> str:
         """Return the condition in words."""
+        if self.confirms == "none":
+            return "None of at least " + f"{self.operations:,} operations confirms it"
         if self.confirms == "about":
-            return f"A ratio of {1 / self.limit:.2g} to {self.limit:.3g}"
+            return f"A ratio of {1 / self.limit:.2g} to {self.limit:.3g} confirms it"
         kind = "A ratio of" if self.to is not None else "A value of"
-        more = f" or {self.confirms}" if self.limit or self.confirms == "more" else ""
-        return f"{kind} {self.limit:.3g}{more}"
+        return f"{kind} {self.limit:.3g} or {self.confirms} confirms it"
+
+    def variants(self) -> Iterator[ClaimVariant]:
+        """Yield the comparisons: the judged ones, then the others."""
+        products = [
+            (op, within, against, pair)
+            for op in self.each_op or (self.op,)
+            for within in self.each_where or ({},)
+            for against in self.each_to or ({},)
+            for pair in self.each_pair or ((),)
+        ]
+        everybody = (self.each or ("",)) + self.also
+        kinds = [(self.transcription, self.each or ("",)), (self.transcription, self.also)]
+        if self.transcription:
+            kinds.append(("", everybody))
+        for number, (transcription, algorithms) in enumerate(kinds):
+            for algorithm in algorithms:
+                given = {"published": transcription} | (
+                    {"algorithm": algorithm} if algorithm else {}
+                )
+                for product in products:
+                    yield self._variant(given, number == 0, product)
+
+    def _variant(
+        self,
+        given: Filters,
+        judged: bool,
+        product: tuple[str, Filters, Filters, tuple[str, ...]],
+    ) -> ClaimVariant:
+        op, within, against, pair = product
+        words = (
+            "today's" if self.transcription and not given["published"] else "",
+            op if self.each_op else "",
+            given.get("algorithm", ""),
+            words_of(within),
+            words_of(against),
+            " : ".join(pair),
+        )
+        given = {"op": op} | self.where | given | within
+        first, second = ({"algorithm": name} for name in pair) if pair else ({}, {})
+        assert self.of is not None
+        quotient = Quotient(
+            self.of | first, None if self.to is None else self.to | against | second
+        ).within(given)
+        beside = self.beside
+        if beside is not None:
+            beside = beside.within(given | ({"op": beside.op} if beside.op else {}))
+        return ClaimVariant(", ".join(filter(None, words)), quotient, beside, judged)
+
+
+def _sided(confirmed: bool, refuted: bool) -> str:
+    return CONFIRMED if confirmed else REFUTED if refuted else UNDECIDED
+
+
+def words_of(filters: Filters) -> str:
+    """Return filters in words."""
+    return ", ".join(
+        f"{key} {said(key, value)}"
+        for key, value in filters.items()
+        if key not in ("statistic", "published")
+    )
+
+
+def said(key: str, value: Any) -> str:
+    """Return the value of a parameter in words."""
+    if key in ("object_size", "block_min", "block_max") and isinstance(value, int):
+        for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+            if value >= unit and value % (unit // 64) == 0:
+                return f"{value / unit:g} {name}"
+    return "none" if value in ("", None) else str(value)
 
 
 class ClaimSource(Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,17 +273,27 @@ def sources(directory: Path = CLAIMS_DIRECTORY) -> list[ClaimSource]:
 
 
 def _fault(claim: Claim) -> str:
-    measured, shown = claim.of is not None, bool(claim.verdict)
+    measured = claim.of is not None
     if not (claim.at and claim.claim and claim.published):
         return "it needs the figures, the sentence and the published result"
     if measured and (not claim.scenario or not (claim.op or claim.each_op)):
         return "a measured claim needs a scenario and an operation"
-    if shown and not (claim.shown_by and claim.why):
-        return "a verdict needs its evidence, and a reason"
-    if measured == shown and not (claim.cannot and not measured):
-        return "it is either measured, or shown, or cannot be tested"
-    return (
-        ""
-        if claim.to is not None or not (claim.each_to or claim.each_pair)
-        else "the figure that it is compared with is missing"
-    )
+    if claim.test and not claim.why:
+        return "a verdict by a test needs a reason"
+    kinds = (measured, claim.confirmed_by, claim.refuted_by, claim.cannot, claim.awaits)
+    if sum(map(bool, kinds)) != 1:
+        return "it is either measured, or decided by a test, or cannot be tested, or awaits rounds"
+    if unknown := _statistics(claim) - set(QUANTITIES):
+        return f"there is no quantity {', '.join(sorted(unknown))}"
+    if claim.operations < OPERATIONS_MIN:
+        return f"a verdict needs {OPERATIONS_MIN} operations on each side"
+    if claim.confirms == "none" and claim.to is not None:
+        return "a claim of no operation is no ratio"
+    if claim.to is None and (claim.each_to or claim.each_pair):
+        return "the figure that it is compared with is missing"
+    return ""
+
+
+def _statistics(claim: Claim) -> set[str]:
+    sides = [claim.of, claim.to, *(claim.beside.sides if claim.beside else ())]
+    return {claim.statistic, *(side["statistic"] for side in sides if side and "statistic" in side)}

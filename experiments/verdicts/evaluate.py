@@ -2,32 +2,55 @@
 
 Pure: equal inputs give equal results, without I/O.
 
-Both sides of a quotient are compared at the same point: runs are paired by iteration and by every
-parameter that varies on both sides. The value is the geometric mean over the pairs of the quotient
-of their figures.
+Both sides of a quotient are compared at one point: they differ in nothing but the parameters that
+the claim names, and runs are paired by iteration. The value is the geometric mean over the rounds
+of the quotient of their means. Its interval has 95 % of the values of rounds, and of operations of
+each round, that are drawn anew with replacement.
 """
 
 import itertools
 import math
+import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Filters, Quotient
+from experiments.rounds.scenario import OF_ARES
+from experiments.verdicts.claim import (
+    CONFIRMED,
+    NOT_MEASURED,
+    NOT_TESTABLE,
+    REFUTED,
+    UNDECIDED,
+    Claim,
+    ClaimVariant,
+    Filters,
+    Quotient,
+    said,
+    words_of,
+)
 
-FEW = 30
-"""Number of operations on a side below which a claim is marked."""
+RESAMPLES = 1000
+ROUNDS_MIN = 3
+"""Smallest number of rounds for an interval of figures that a round has once."""
 
-EXTREMES = {"smallest": 0, "second smallest": 1, "second largest": -2, "largest": -1}
+PAUSES = {
+    *("interval_s", "operations", "reconfigure_every_s", "fresh_after_s", "timeout_s"),
+    "reconfigurations",
+}
+"""Parameters that are no point; runs are paired by them."""
+
+FREE = PAUSES | {"k", "m", "topology", "checked", "check"}
+"""Parameters that are no point, and columns that follow from other parameters."""
 
 
 class FigureRow(Struct, frozen=True):
     """The figures of a kind of operation in a run.
 
-    ``parameters`` are the run's, with texts for values that are no numbers. ``run`` is the run's
-    directory.
+    ``parameters`` are the run's, with texts for values that are no numbers. ``samples`` has the
+    figures that each operation has, by name. ``run`` is the run's directory.
     """
 
     scenario: str
@@ -37,246 +60,192 @@ class FigureRow(Struct, frozen=True):
     figures: Mapping[str, float | None]
     iteration: int | None = None
     run: str = ""
+    samples: Mapping[str, Sequence[float]] = {}
 
 
 class Comparison(Struct, frozen=True):
-    """A value, its label, its runs, and the number of operations of the smaller side.
+    """A comparison: verdict, value, interval, runs, and operations of the smaller side.
 
-    ``missing`` says why a value is missing.
+    ``why`` says why a value or an interval is missing.
     """
 
     label: str
+    word: str
+    judged: bool = True
     value: float | None = None
-    holds: bool = False
+    interval: tuple[float, float] | None = None
     runs: frozenset[str] = frozenset()
     operations: int = 0
-    at: str = ""
-    missing: str = ""
+    why: str = ""
 
 
 class Verdict(Struct, frozen=True):
-    """A verdict. ``word`` is empty for a claim without measurements."""
+    """A verdict, with the comparisons behind the word."""
 
     claim: Claim
     word: str
     comparisons: tuple[Comparison, ...] = ()
 
     @property
-    def measured(self) -> list[Comparison]:
-        return [each for each in self.comparisons if each.value is not None]
+    def judged(self) -> list[Comparison]:
+        return [each for each in self.comparisons if each.judged]
 
     @property
-    def few(self) -> bool:
-        return any(each.operations < FEW for each in self.measured)
+    def measured(self) -> list[Comparison]:
+        return [each for each in self.comparisons if each.value is not None]
 
 
 class MissingData(Exception):
     """The lack of data for a quotient, with the reason."""
 
 
+Sample = tuple[Sequence[float], Sequence[float] | None]
+"""The figures of both sides in a round."""
+
+
+class _Measured(Struct):
+    """A quotient's samples by round, and the runs and operations of each side."""
+
+    rounds: list[Sample]
+    of_operations: bool
+    runs: set[str]
+    operations: int
+
+
 def evaluate(claim: Claim, rows: Sequence[FigureRow]) -> Verdict:
     """Return the verdict on ``claim``.
 
-    The claim is confirmed if every possible comparison confirms it, and at least a single
-    comparison is possible.
+    The claim is refuted if a comparison refutes it, and confirmed if all comparisons confirm it.
     """
+    if claim.test:
+        return Verdict(claim, CONFIRMED if claim.confirmed_by else REFUTED)
     if claim.of is None:
-        return Verdict(claim, claim.verdict or CANNOT)
+        return Verdict(claim, NOT_TESTABLE if claim.cannot else NOT_MEASURED)
     own = [row for row in rows if row.scenario == claim.scenario]
-    if not own:
-        return Verdict(claim, "")
-    comparisons = tuple(_compare(claim, own, *variant) for variant in _variants(claim))
-    known = [each for each in comparisons if each.value is not None]
-    word = (
-        (CONFIRMED if all(each.holds for each in known) else NOT_CONFIRMED)
-        if known
-        else CANNOT
-        if claim.cannot
-        else ""
-    )
+    comparisons = tuple(_compare(claim, own, variant) for variant in claim.variants())
+    words = {each.word for each in comparisons if each.judged}
+    word = next(word for word in (REFUTED, NOT_MEASURED, UNDECIDED, CONFIRMED) if word in words)
     return Verdict(claim, word, comparisons)
 
 
-def _variants(claim: Claim) -> Iterator[tuple[str, Filters, Quotient, Quotient | None]]:
-    """Yield the quotients of the claim.
-
-    Each has a label, the filters of both sides, the quotient, and the quotient beside it.
-    """
-    assert claim.of is not None
-    for op, algorithm, within, against, pair in itertools.product(
-        claim.each_op or (claim.op,),
-        claim.each or (None,),
-        claim.each_where or ({},),
-        claim.each_to or (None,),
-        claim.each_pair or (None,),
-    ):
-        of, to = (
-            {"op": op} | claim.of,
-            None if claim.to is None else {"op": op} | claim.to | (against or {}),
-        )
-        if pair is not None and to is not None:
-            of, to = of | {"algorithm": pair[0]}, to | {"algorithm": pair[1]}
-        beside = claim.beside
-        if beside is not None:
-            other = beside.op or op
-            beside = Quotient(
-                {"op": other} | beside.of, None if beside.to is None else {"op": other} | beside.to
-            )
-        if algorithm is not None:
-            given = {"algorithm": algorithm}
-            of, to = given | of, None if to is None else given | to
-            beside = beside and Quotient(
-                given | beside.of, None if beside.to is None else given | beside.to
-            )
-        words = (
-            op if claim.each_op else "",
-            algorithm or "",
-            _words(within),
-            _words(against or {}),
-            " : ".join(pair or ()),
-        )
-        yield ", ".join(filter(None, words)), claim.where | within, Quotient(of, to), beside
-
-
-def _compare(
-    claim: Claim,
-    rows: Sequence[FigureRow],
-    label: str,
-    where: Filters,
-    quotient: Quotient,
-    beside: Quotient | None,
-) -> Comparison:
+def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> Comparison:
     try:
-        value, used, at = _value(rows, where, claim.statistic, quotient)
-        sides = list(used)
-        if beside is not None:
-            other, more, _ = _value(rows, where, claim.statistic, beside)
-            sides += more
-            if not other:
-                raise MissingData("the figure that it is compared with is 0")
-            value /= other
+        quotients = [
+            _measure(rows, quotient, claim.statistic)
+            for quotient in (variant.quotient, variant.beside)
+            if quotient is not None
+        ]
+        value = _divided([each.rounds for each in quotients])
     except MissingData as missing:
-        return Comparison(label, missing=str(missing))
-    operations = min(sum(int(row.figures.get("operations") or 0) for row in side) for side in sides)
-    return Comparison(
-        label,
-        value,
-        claim.holds(value),
-        frozenset(row.run for side in sides for row in side),
-        operations,
-        at,
+        return Comparison(variant.label, NOT_MEASURED, variant.judged, why=str(missing))
+    operations = min(each.operations for each in quotients)
+    interval, why = None, ""
+    if operations < claim.operations:
+        word = UNDECIDED
+        why = f"{operations:,} operations on a side, and {claim.operations:,} are needed"
+    elif claim.confirms == "none":
+        word = claim.word(value, value)
+    elif few := [
+        len(each.rounds)
+        for each in quotients
+        if not each.of_operations and len(each.rounds) < ROUNDS_MIN
+    ]:
+        word = UNDECIDED
+        why = f"{min(few)} rounds have the figure, and an interval needs {ROUNDS_MIN}"
+    else:
+        interval = _interval([each.rounds for each in quotients], f"{claim.id} {variant.label}")
+        word = claim.word(*interval)
+    runs = frozenset[str]().union(*(each.runs for each in quotients))
+    return Comparison(variant.label, word, variant.judged, value, interval, runs, operations, why)
+
+
+def _measure(rows: Sequence[FigureRow], quotient: Quotient, statistic: str) -> _Measured:
+    """Return the samples of a quotient. Raises :class:`MissingData`."""
+    sides, statistics = [], [side.get("statistic", statistic) for side in quotient.sides]
+    for filters, figure in zip(quotient.sides, statistics, strict=True):
+        chosen = [row for row in rows if _fits(row, filters)]
+        if not chosen:
+            raise MissingData(_elsewhere(rows, filters))
+        known = [row for row in chosen if _samples(row, figure)]
+        if not known:
+            raise MissingData(f"no figure {figure} of {words_of(filters)}")
+        sides.append(known)
+    named = {key for filters in quotient.sides for key in filters}
+    if open_ := sorted(_varying(list(itertools.chain(*sides))) - named - FREE):
+        raise MissingData(f"runs differ in what the claim does not name: {', '.join(open_)}")
+    pairs = _pairs(sides)
+    if not pairs:
+        raise MissingData("no two runs that were made with the same parameters")
+    return _Measured(
+        [
+            (
+                _joined(pair[0], statistics[0]),
+                _joined(pair[1], statistics[1]) if len(pair) > 1 else None,
+            )
+            for pair in pairs
+        ],
+        all(
+            figure in row.samples
+            for pair in pairs
+            for side, figure in zip(pair, statistics, strict=True)
+            for row in side
+        ),
+        {row.run for pair in pairs for side in pair for row in side},
+        min(
+            sum(_operations(row, figure) for pair in pairs for row in pair[number])
+            for number, figure in enumerate(statistics)
+        ),
     )
 
 
-def _value(
-    rows: Sequence[FigureRow], where: Filters, statistic: str, quotient: Quotient
-) -> tuple[float, list[list[FigureRow]], str]:
-    """Return the quotient, the rows of its sides, and its values of parameters.
-
-    Raises :class:`MissingData`.
-    """
-    both = [quotient.of] if quotient.to is None else [quotient.of, quotient.to]
-    shared, at = _shared_extremes(rows, where, both)
-    statistics = [filters.get("statistic", statistic) for filters in both]
-    sides, found = [], []
-    for filters, figure in zip(both, statistics, strict=True):
-        chosen, extremes = _choose(rows, shared | filters)
-        known = [row for row in chosen if _figure(row, figure) is not None]
-        if not known:
-            raise MissingData(f"no figure {figure} of {_words(shared | filters)}")
-        sides.append(known)
-        found.append(extremes)
-    if quotient.to is None:
-        return _mean(sides[0], statistics[0]), sides, _at(at | found[0])
-    for key, value in found[0].items():
-        if value == found[1].get(key) and both[0][key] != both[1][key]:
-            raise MissingData(f"only one value of {key} was measured")
-    at |= {
-        key: value if found[1].get(key, value) == value else (value, found[1][key])
-        for key, value in found[0].items()
-    }
-    pairs = _pairs(*sides)
-    if not pairs:
-        raise MissingData("no two runs that were made with the same parameters")
-    ratios = [
-        _ratio(_mean(first, statistics[0]), _mean(second, statistics[1])) for first, second in pairs
+def _elsewhere(rows: Sequence[FigureRow], filters: Filters) -> str:
+    """Return which parameters of the nearest run are not those of the claim."""
+    own = [
+        row for row in rows if all(_is(row, key, filters.get(key)) for key in ("algorithm", "op"))
     ]
-    value = math.exp(sum(map(math.log, ratios)) / len(ratios)) if min(ratios) > 0 else 0.0
-    return value, [[row for pair in pairs for row in pair[side]] for side in (0, 1)], _at(at)
+    if not own:
+        return f"no run of {filters.get('algorithm')}, {filters.get('op')}"
+    named = [key for key in filters if key not in ("algorithm", "op", "statistic")]
+    others = [[key for key in named if not _is(row, key, filters[key])] for row in own]
+    nearest = min(range(len(own)), key=lambda number: len(others[number]))
+    if others[nearest] == ["published"]:
+        return "no run of the algorithm as published"
+    return "measured elsewhere: " + "; ".join(
+        f"{key} {said(key, _value(own[nearest], key))} instead of {said(key, filters[key])}"
+        for key in others[nearest]
+    )
 
 
-def _ratio(first: float, second: float) -> float:
-    if not second:
-        raise MissingData("the figure that it is compared with is 0")
-    return first / second
-
-
-def _mean(rows: Sequence[FigureRow], statistic: str) -> float:
-    values = [value for row in rows if (value := _figure(row, statistic)) is not None]
-    return sum(values) / len(values)
-
-
-def _figure(row: FigureRow, statistic: str) -> float | None:
+def _samples(row: FigureRow, statistic: str) -> Sequence[float]:
+    if statistic in row.samples:
+        return row.samples[statistic]
     value = row.figures.get(statistic)
-    return None if value is None or not math.isfinite(value) else float(value)
+    return () if value is None or not math.isfinite(value) else (float(value),)
 
 
-def _shared_extremes(
-    rows: Sequence[FigureRow], where: Filters, both: Sequence[Filters]
-) -> tuple[Filters, Filters]:
-    """Return ``where`` with each extreme replaced by a value.
-
-    Extremes are of the values that both sides have.
-    """
-    fixed, found = {key: value for key, value in where.items() if value not in EXTREMES}, {}
-    for key, value in where.items():
-        if value in EXTREMES:
-            sides = [
-                {row.parameters.get(key) for row in rows if _fits(row, fixed | _literal(filters))}
-                for filters in both
-            ]
-            if empty := [
-                filters for filters, values in zip(both, sides, strict=True) if not values
-            ]:
-                raise MissingData(f"no run of {_words(fixed | _literal(empty[0]))}")
-            fixed[key] = found[key] = _extreme(key, set.intersection(*sides), value)
-    return fixed, found
+def _operations(row: FigureRow, statistic: str) -> int:
+    if statistic in row.samples:
+        return len(row.samples[statistic])
+    return int(row.figures.get("operations") or 0)
 
 
-def _choose(rows: Sequence[FigureRow], filters: Filters) -> tuple[list[FigureRow], Filters]:
-    chosen, found = [row for row in rows if _fits(row, _literal(filters))], {}
-    if not chosen:
-        raise MissingData(f"no run of {_words(_literal(filters))}")
-    for key, value in filters.items():
-        if value in EXTREMES:
-            found[key] = _extreme(key, {row.parameters.get(key) for row in chosen}, value)
-            chosen = [row for row in chosen if row.parameters.get(key) == found[key]]
-    return chosen, found
-
-
-def _extreme(key: str, values: set[Any], which: str) -> Any:
-    numbers = sorted(value for value in values if isinstance(value, int | float))
-    if len(numbers) < (2 if which.startswith("second") else 1):
-        raise MissingData(
-            f"no run says its {key}" if not numbers else f"only one value of {key} was measured"
-        )
-    return numbers[EXTREMES[which]]
-
-
-def _literal(filters: Filters) -> Filters:
-    return {
-        key: value for key, value in filters.items() if value not in EXTREMES and key != "statistic"
-    }
+def _joined(rows: Sequence[FigureRow], statistic: str) -> list[float]:
+    return [value for row in rows for value in _samples(row, statistic)]
 
 
 def _fits(row: FigureRow, filters: Filters) -> bool:
-    return all(_is(row, key, wanted) for key, wanted in filters.items())
+    return all(_is(row, key, wanted) for key, wanted in filters.items() if key != "statistic")
+
+
+def _value(row: FigureRow, key: str) -> Any:
+    own = {"algorithm": row.algorithm, "op": row.op}
+    return own[key] if key in own else row.parameters.get(key)
 
 
 def _is(row: FigureRow, key: str, wanted: Any) -> bool:
-    value = (
-        row.algorithm if key == "algorithm" else row.op if key == "op" else row.parameters.get(key)
-    )
+    value = _value(row, key)
+    if key == "published":
+        return row.algorithm not in OF_ARES or (value or "") == wanted
     if key == "switches":
         on = str(value or "").split("+")
         return value is not None and all(
@@ -285,22 +254,20 @@ def _is(row: FigureRow, key: str, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-def _pairs(
-    first: Sequence[FigureRow], second: Sequence[FigureRow]
-) -> list[tuple[list[FigureRow], list[FigureRow]]]:
-    """Return pairs of rows with equal iterations and equal values of each varying parameter.
-
-    A parameter counts if it varies on either side.
-    """
-    varying = sorted(_varying(first) | _varying(second))
-    groups: tuple[dict[Any, list[FigureRow]], dict[Any, list[FigureRow]]] = (
-        defaultdict(list),
-        defaultdict(list),
-    )
-    for side, group in zip((first, second), groups, strict=True):
+def _pairs(sides: Sequence[Sequence[FigureRow]]) -> list[list[list[FigureRow]]]:
+    """Return for each round the rows of each side: with equal iteration and free parameters."""
+    keys = sorted(_varying(list(itertools.chain(*sides))) & PAUSES)
+    groups: list[dict[Any, list[FigureRow]]] = []
+    for side in sides:
+        group = defaultdict(list)
         for row in side:
-            group[row.iteration, *(row.parameters.get(key) for key in varying)].append(row)
-    return [(rows, groups[1][key]) for key, rows in groups[0].items() if key in groups[1]]
+            group[row.iteration, *(row.parameters.get(key) for key in keys)].append(row)
+        groups.append(group)
+    return [
+        [group[key] for group in groups]
+        for key in groups[0]
+        if all(key in group for group in groups)
+    ]
 
 
 def _varying(rows: Sequence[FigureRow]) -> set[str]:
@@ -308,18 +275,49 @@ def _varying(rows: Sequence[FigureRow]) -> set[str]:
     return {key for key in keys if len({row.parameters.get(key) for row in rows}) > 1}
 
 
-def _words(filters: Filters) -> str:
-    return ", ".join(f"{key} {value}" for key, value in filters.items() if key != "statistic")
+def _divided(quotients: Sequence[Sequence[Sample]]) -> float:
+    """Return the first quotient, divided by the second if there are two."""
+    values = [_estimate(rounds) for rounds in quotients]
+    return values[0] if len(values) == 1 else _ratio(*values)
 
 
-def _at(where: Filters) -> str:
-    listed = {key: each if isinstance(each, tuple) else (each,) for key, each in where.items()}
-    return ", ".join(
-        f"{key} {' : '.join(_said(key, each) for each in values)}" for key, values in listed.items()
-    )
+def _estimate(rounds: Sequence[Sample]) -> float:
+    """Return the geometric mean of the rounds' ratios, or the mean of the rounds' values."""
+    values = [_mean(of) if to is None else _ratio(_mean(of), _mean(to)) for of, to in rounds]
+    if rounds[0][1] is None:
+        return _mean(values)
+    return math.prod(values) ** (1 / len(values))
 
 
-def _said(key: str, value: Any) -> str:
-    if key in ("object_size", "block_min") and isinstance(value, int) and value >= 1024:
-        return f"{value / 2**20:g} MiB" if value >= 2**20 else f"{value / 2**10:g} KiB"
-    return str(value)
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _ratio(first: float, second: float) -> float:
+    if not second:
+        raise MissingData("the figure that it is compared with is 0")
+    return first / second
+
+
+def _interval(quotients: Sequence[Sequence[Sample]], seed: str) -> tuple[float, float]:
+    """Return the 95 % interval. Draws follow from ``seed``, so the interval is reproducible."""
+    chance = random.Random(seed)
+    values = []
+    for _ in range(RESAMPLES):
+        drawn = [
+            [
+                (_drawn(of, chance.choices), None if to is None else _drawn(to, chance.choices))
+                for of, to in chance.choices(rounds, k=len(rounds))
+            ]
+            for rounds in quotients
+        ]
+        try:
+            values.append(_divided(drawn))
+        except MissingData:  # a divisor of 0 was drawn
+            values.append(math.inf)
+    values.sort()
+    return values[round(0.025 * RESAMPLES)], values[round(0.975 * RESAMPLES) - 1]
+
+
+def _drawn(values: Sequence[float], choices: Callable[..., list[float]]) -> Sequence[float]:
+    return values if len(values) == 1 else choices(values, k=len(values))

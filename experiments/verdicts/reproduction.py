@@ -7,12 +7,22 @@ from typing import Any
 
 from ares.tracing.tree import printable
 from experiments.logs import log_load_plan
+from experiments.rounds.scenario import OF_ARES
 from experiments.sites import fog_plan
-from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, ClaimSource
-from experiments.verdicts.evaluate import FEW, Comparison, Verdict
+from experiments.verdicts.claim import (
+    NOT_MEASURED,
+    OPERATIONS_MIN,
+    QUANTITIES,
+    REFUTED,
+    VERDICT_WORDS,
+    Claim,
+    ClaimSource,
+    words_of,
+)
+from experiments.verdicts.evaluate import ROUNDS_MIN, Comparison, Verdict
 
-NOT_YET = "not measured yet"
-FEW_MARK = "†"
+TRANSCRIPTIONS = {"": "today's ares", "ares": "ARES of 2022", "ares2": "ARES II as printed"}
+"""Names of ``transcription`` for readers."""
 
 _HEAD = """# Reproduction: what the papers claim, and what was measured here
 
@@ -22,24 +32,36 @@ figure and table of the sources is on the page; each source has a list of figure
 a claim.
 """
 
+_NO_RUN = """
+No run is behind this page yet: `make experiments-points` makes one. An earlier run, of today's ares
+at the quick scale and judged without intervals, is in
+[reproduction-quick.md](reproduction-quick.md).
+"""
+
 _READING = f"""
 ## How to read it
 
-- Machines differ, and seconds do not compare. *Ours* is a ratio within one run of the rounds: the
-  claim's figure divided by the figure of comparison at the same point (the same parameters and
-  iteration). With several points, the ratio is the geometric mean of their ratios.
+- Machines differ, and seconds do not compare. *Ours* is a ratio: the claim's figure divided by the
+  figure of comparison. Both sides are measured at the point that the claim names (*point*: sizes,
+  servers, algorithms, switches, blocks) and differ in nothing else. Of several rounds the ratio is
+  the geometric mean.
+- In brackets is the 95 % interval of the ratio, by bootstrap: 1,000 times rounds, and the
+  operations of each round, are drawn anew. A figure that a round has once, such as a throughput,
+  needs {ROUNDS_MIN} rounds.
+- *Confirmed*: the whole interval lies where the claim says. *Refuted*: the whole interval lies
+  elsewhere. *Undecided*: the limit is in the interval, or a side has fewer operations than the
+  claim needs: {OPERATIONS_MIN}, or more if the claim says so. *Not measured*: no run has the point;
+  runs at other points never judge a claim. *Not testable*: with the reason.
+- A claim of several comparisons is refuted by one, and confirmed by all; each has its own word.
+- *By a test*: a test of this repository decides, and no figure.
 - A published number is printed in the source, or is the mean of the authors' published logs, as the
-  same ratio.
-- *Confirmed*: every ratio lies where the claim says. The condition that confirms a claim was
-  written down before the measurement on this machine. By default a difference counts from a tenth
-  on, and the direction decides, not the size. *Not confirmed*: at least one ratio lies elsewhere,
-  or the sentence is wrong. *Cannot be tested here*: with the reason. *{NOT_YET.capitalize()}*: with
-  the command of the measurement.
-- {FEW_MARK}: a side of the ratio rests on fewer than {FEW} operations. All clients and servers
-  share a machine with two cores, which cannot tell the behaviour of a network of many machines.
-- Clients pause between operations for a random time from 0 to the interval of the round; the
-  papers' wait at least a second. At the quick scale a round is carried out once: a ratio near its
-  limit may lie beyond the limit the next time.
+  same ratio. The condition that confirms a claim was written down before the measurement here. By
+  default a difference counts from a tenth on, and the direction decides, not the size.
+- A claim about ARES of 2022 or ARES II as printed is judged by a transcription of this algorithm.
+  Today's ares stands beside, and judges no such claim.
+- All clients and servers share a machine with two cores, which cannot tell the behaviour of a
+  network of many machines. Clients pause between operations for a random time, shorter than in the
+  papers.
 """
 
 
@@ -47,31 +69,28 @@ def render(
     sources: Sequence[ClaimSource],
     verdicts: Sequence[Verdict],
     runs: Sequence[dict[str, Any]],
-    scale: str,
 ) -> str:
     """Return the page.
 
     ``verdicts`` has a verdict for each claim. ``runs`` has scenario and provenance of each run.
-    ``scale`` is the scale of the runs.
     """
     of = {verdict.claim.id: verdict for verdict in verdicts}
-    parts = [_HEAD, _measured(runs, scale), _totals(verdicts), _READING]
+    parts = [_HEAD, _measured(runs) if runs else _NO_RUN, _totals(verdicts), _READING]
     for source in sources:
         parts.append(f"\n## {source.name}\n\n")
         parts.append(
             _table(
-                ("where", "claim", "published", "ours", "verdict", "why"),
+                ("where", "claim", "published", "point", "ours", "verdict", "why"),
                 (_line(of[claim.id]) for claim in source.claim),
             )
         )
         if source.no_claim:
             told = "; ".join(f"{at} ({content})" for at, content in source.no_claim.items())
             parts.append(f"\n{_paragraph(f'Without a claim: {told}.')}\n")
-    parts.append(_few(verdicts))
     return "".join(parts)
 
 
-def _measured(runs: Sequence[dict[str, Any]], scale: str) -> str:
+def _measured(runs: Sequence[dict[str, Any]]) -> str:
     told = [run["provenance"] for run in runs]
     began = sorted(str(each["began"])[:10] for each in told if each.get("began"))
     versions = {
@@ -80,7 +99,6 @@ def _measured(runs: Sequence[dict[str, Any]], scale: str) -> str:
         for name, version in (each.get("versions") or {}).items()
     }
     lines = [
-        ("scale", scale),
         ("rounds", str(len(runs))),
         ("scenarios", ", ".join(sorted({str(run["scenario"]) for run in runs})) or "none"),
         ("machine", _set(each.get("machine") for each in told)),
@@ -97,12 +115,8 @@ def _set(values: Iterable[object]) -> str:
 
 
 def _totals(verdicts: Sequence[Verdict]) -> str:
-    counts = Counter(verdict.word or NOT_YET for verdict in verdicts)
-    words = [
-        f"{counts[word]} {word}"
-        for word in (CONFIRMED, NOT_CONFIRMED, CANNOT, NOT_YET)
-        if counts[word]
-    ]
+    counts = Counter(verdict.word for verdict in verdicts)
+    words = [f"{counts[word]} {word}" for word in VERDICT_WORDS if counts[word]]
     return f"\n**{len(verdicts)} claims: {', '.join(words)}.**\n"
 
 
@@ -121,40 +135,60 @@ def _cell(text: str) -> str:
 
 def _line(verdict: Verdict) -> tuple[str, ...]:
     claim = verdict.claim
-    word = f"*{verdict.word or NOT_YET}*" + (f" {FEW_MARK}" if verdict.few else "")
     return (
         ", ".join(claim.at),
         claim.claim,
         claim.published,
+        point(claim),
         _ours(verdict),
-        word,
+        f"*{verdict.word}*" + (" (by a test)" if claim.test else ""),
         " ".join(filter(None, (_why(verdict), claim.note if verdict.measured else ""))),
     )
 
 
+def point(claim: Claim) -> str:
+    """Return the quantity, the algorithm and the parameters that the claim names."""
+    if claim.of is None:
+        return "–"
+    sides = [claim.of] if claim.to is None else [claim.of, claim.to]
+    names = dict.fromkeys(QUANTITIES[side.get("statistic", claim.statistic)] for side in sides)
+    words = [" to ".join(names)]
+    if claim.op and claim.op != "all":
+        words[0] += f" ({claim.op})"
+    judged = [variant for variant in claim.variants() if variant.judged]
+    if any(side.get("algorithm") in OF_ARES for each in judged for side in each.sides):
+        words.append(TRANSCRIPTIONS[claim.transcription])
+    words.append(words_of(claim.where))
+    words.append(" : ".join(words_of(side) or "the others" for side in sides if any(sides)))
+    if claim.beside is not None:
+        other = " : ".join(words_of(side) for side in claim.beside.sides)
+        words.append(f"divided by the same of {other}")
+    return "; ".join(filter(None, words))
+
+
 def _ours(verdict: Verdict) -> str:
-    if verdict.claim.shown_by:
-        return f"`{verdict.claim.shown_by}`"
+    if verdict.claim.test:
+        return f"`{verdict.claim.test}`"
     if not verdict.measured:
         return "–"
-    values = [
-        f"{f'{each.label}: ' if each.label else ''}**{number(each.value)}**"
-        + (f" ({each.at})" if each.at else "")
-        for each in verdict.measured
-    ]
-    at = {each.at for each in verdict.measured}
-    if len(at) == 1 and len(values) > 1:
-        values = [f"{each.label}: **{number(each.value)}**" for each in verdict.measured] + (
-            [f"at {each}" for each in at if each]
-        )
     rounds, operations = (
         len(frozenset[str]().union(*(each.runs for each in verdict.measured))),
         min(each.operations for each in verdict.measured),
     )
     return (
-        f"{'; '.join(values)}. {_plural(rounds, 'round')}, {_plural(operations, 'operation')} or "
-        "more on each side"
+        f"{'; '.join(map(_compared, verdict.comparisons))}. {_plural(rounds, 'round')}, "
+        f"{_plural(operations, 'operation')} or more on each side"
     )
+
+
+def _compared(each: Comparison) -> str:
+    label = f"{each.label}: " if each.label else ""
+    if each.value is None:
+        return f"{label}{NOT_MEASURED}"
+    between = ""
+    if each.interval is not None:
+        between = f" [{', '.join(map(number, each.interval))}]"
+    return f"{label}**{number(each.value)}**{between} {each.word if each.judged else ''}".rstrip()
 
 
 def number(value: float | None) -> str:
@@ -169,78 +203,42 @@ def _plural(count: int, word: str) -> str:
 def _why(verdict: Verdict) -> str:
     claim = verdict.claim
     if claim.of is None:
-        return claim.why or claim.cannot
-    missing = [
-        f"{f'{each.label}: ' if each.label else ''}{each.missing}"
-        for each in verdict.comparisons
-        if each.missing
-    ]
-    if not verdict.measured:
-        return (
-            claim.cannot
-            if verdict.word == CANNOT
-            else f"`{command(claim)}`" + (f" ({missing[0]})" if missing else "")
-        )
-    held = [each for each in verdict.measured if each.holds]
-    words = [f"{claim.condition} confirms it."]
-    if verdict.word != CONFIRMED:
-        others = [each for each in verdict.measured if not each.holds]
-        words.append(f"{len(held)} of {len(verdict.measured)} hold." if held else "")
-        words.append(_otherwise(claim, others))
-    if missing:
-        words.append(f"Without: {'; '.join(missing)}.")
-    return " ".join(filter(None, words))
+        return claim.why or claim.cannot or f"It awaits: {claim.awaits}"
+    missing = [each for each in verdict.comparisons if each.why and each.judged]
+    reasons = dict.fromkeys(
+        f"{each.label}: {each.why}" if each.label and verdict.measured else each.why
+        for each in missing
+    )
+    told = [f"{reason[0].upper()}{reason[1:]}." for reason in list(reasons)[:3]]
+    if verdict.word == NOT_MEASURED:
+        return " ".join((f"`{command(claim)}`.", *told))
+    return " ".join((f"{claim.condition}.", _otherwise(verdict), *told)).replace("  ", " ")
 
 
-def _otherwise(claim: Claim, others: Sequence[Comparison]) -> str:
-    """Return the finding that contradicts the claim."""
-    if claim.to is None:
+def _otherwise(verdict: Verdict) -> str:
+    """Return the finding that contradicts a claim of a direction."""
+    claim = verdict.claim
+    refuting = [each for each in verdict.judged if each.word == REFUTED and each.interval]
+    if not refuting or claim.to is None or claim.confirms not in ("less", "more"):
         return ""
-    if claim.confirms == "about":
-        sides = {
-            "below" if each.value < 1 else "above" for each in others if each.value is not None
-        }
-        return f"Ours lies {' and '.join(sorted(sides))}."
     opposite = [
         each
-        for each in others
-        if each.value is not None
-        and (each.value > 1 if claim.confirms == "less" else each.value < 1)
-        and abs(each.value - 1) >= 0.1
+        for each in refuting
+        if each.interval
+        and (each.interval[0] > 1.1 if claim.confirms == "less" else each.interval[1] < 0.9)
     ]
     if not opposite:
-        return "No difference that this machine can tell."
-    return (
-        "The opposite was seen."
-        if len(opposite) == len(others)
-        else f"The opposite was seen of {', '.join(each.label for each in opposite)}."
+        return "The difference is smaller."
+    labels = ", ".join(each.label for each in opposite)
+    return "The opposite was seen" + (
+        "." if len(opposite) == len(verdict.judged) else f" of {labels}."
     )
 
 
 def command(claim: Claim) -> str:
     """Return the command that measures ``claim``."""
     if claim.scenario == fog_plan.FOG_STUDY:
-        return (
-            f"python -m experiments.sites --{'paper-scale' if claim.scale == 'paper' else 'quick'}"
-        )
-    words = (
-        "python -m experiments.logs --only figures"
-        if claim.scenario == log_load_plan.LOG_STUDY
-        else f"python -m experiments run {claim.scenario}"
-    )
-    return words + (" --scale paper" if claim.scale == "paper" else "")
-
-
-def _few(verdicts: Sequence[Verdict]) -> str:
-    few = [verdict for verdict in verdicts if verdict.few]
-    if not few:
-        return ""
-    words = [
-        (
-            f"{', '.join(verdict.claim.at)} ({min(each.operations for each in verdict.measured)}; "
-            f"{verdict.claim.id})"
-        )
-        for verdict in few
-    ]
-    text = _paragraph(f"Fewer than {FEW} on one side: {'; '.join(words)}.")
-    return f"\n## Claims that rest on few operations\n\n{text}\n"
+        return "python -m experiments.sites --points"
+    if claim.scenario == log_load_plan.LOG_STUDY:
+        return "python -m experiments.logs --only figures --scale points"
+    return f"python -m experiments run {claim.scenario} --scale points"

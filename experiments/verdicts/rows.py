@@ -5,6 +5,7 @@ Rows are by operation and by point of load.
 
 import json
 import sqlite3
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,12 +27,20 @@ _OPERATIONS = (
     "files f CROSS JOIN operations o ON o.file_id = f.id WHERE f.run_id = :run AND f.kind = 'main'"
 )
 _READ_CONFIG = "(read_config_s + coalesce(p2_read_config_s, 0))"
-_MEANS = f"""SELECT op, avg({_READ_CONFIG}), avg({_READ_CONFIG} / nullif(latency_s, 0)),
-    avg(json_extract(more, '$.encode_latency')), avg(json_extract(more, '$.decode_latency'))
-    FROM {_OPERATIONS} AND ok GROUP BY op"""
-_ACKNOWLEDGED = f"""SELECT op,
-    avg(coalesce(json_extract(more, '$.wait_acks'), 0) < json_extract(more, '$.majority'))
-    FROM {_OPERATIONS} AND json_extract(more, '$.wait') = 'Yes' GROUP BY op"""
+_LEVEL = "(o.level = :level OR o.op IN ('put', 'get', 'list'))"
+_SAMPLES = {
+    "mean_s": "CASE WHEN ok THEN latency_s END",
+    "read_config_s": f"CASE WHEN ok THEN {_READ_CONFIG} END",
+    "read_config_share": f"CASE WHEN ok THEN {_READ_CONFIG} / nullif(latency_s, 0) END",
+    "encode_s": "CASE WHEN ok THEN json_extract(more, '$.encode_latency') END",
+    "decode_s": "CASE WHEN ok THEN json_extract(more, '$.decode_latency') END",
+    "failed": "NOT ok",
+    "short_acks": """CASE WHEN json_extract(more, '$.wait') = 'Yes' THEN
+        coalesce(json_extract(more, '$.wait_acks'), 0) < json_extract(more, '$.majority') END""",
+}
+"""Figures of each operation: expressions of SQL."""
+
+_OF_RUN = f"SELECT op, {', '.join(_SAMPLES.values())} FROM {_OPERATIONS} AND {_LEVEL}"
 _QUORUMS = f"""SELECT op, began_s, json_extract(more, '$.quorum_phase1_servers')
     FROM {_OPERATIONS} AND ok AND began_s IS NOT NULL
     AND json_extract(more, '$.quorum_phase1_servers') IS NOT NULL"""
@@ -84,6 +93,7 @@ def _runs(database: sqlite3.Connection) -> dict[str, dict[str, Any]]:
         "scenario",
         "algorithm",
         "iteration",
+        "level",
         *_SETTING_COLUMNS,
         "parameters",
         "provenance",
@@ -121,27 +131,21 @@ def parameters_of(run: dict[str, Any]) -> dict[str, Any]:
 def _of_run(
     database: sqlite3.Connection, run: dict[str, Any], summaries: dict[str, dict[str, Any]]
 ) -> Iterator[FigureRow]:
-    more: dict[str, dict[str, float | None]] = {}
-    for op, *values in database.execute(_MEANS, {"run": run["id"]}):
-        more[op] = dict(
-            zip(("read_config_s", "read_config_share", "encode_s", "decode_s"), values, strict=True)
-        )
-    for op, share in database.execute(_ACKNOWLEDGED, {"run": run["id"]}):
-        more.setdefault(op, {})["short_acks"] = share
-    for op, share in _dead_in_quorums(database, run["id"]).items():
-        more.setdefault(op, {})["dead_in_quorums"] = share
+    dead, samples = _dead_in_quorums(database, run["id"]), _samples(database, run)
     for op, row in summaries.items():
-        figures = {name: row[name] for name in _SECONDS} | more.get(op, {})
-        count, failed = row["n_ops"] or 0, row["n_unsuccessful"] or 0
+        own = samples.get(op, {})
+        figures = {name: row[name] for name in _SECONDS}
+        figures |= {name: sum(values) / len(values) for name, values in own.items()}
         if (checked := str(run["parameters"].get("checked", ""))).startswith(
             ("linearizable", _WRONG)
         ):
             figures["wrong"] = float(checked.startswith(_WRONG))
         figures |= {
             "throughput": row["throughput_ops_s_per_client"],
-            "operations": count,
-            "failed": failed / (count + failed) if count + failed else None,
+            "operations": row["n_ops"] or 0,
         }
+        if op in dead:
+            figures["dead_in_quorums"] = dead[op]
         name = _OF_FILES.get(
             op,
             f"{op} block"
@@ -156,7 +160,19 @@ def _of_run(
             figures,
             run["iteration"],
             _short(run["name"]),
+            own,
         )
+
+
+def _samples(database: sqlite3.Connection, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the figures of each operation, by kind of operation and name."""
+    found: dict[str, dict[str, Any]] = {}
+    for op, *values in database.execute(_OF_RUN, {"run": run["id"], "level": run["level"]}):
+        own = found.setdefault(op, {})
+        for name, value in zip(_SAMPLES, values, strict=True):
+            if value is not None:
+                own.setdefault(name, array("d")).append(value)
+    return found
 
 
 def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]:

@@ -2,19 +2,14 @@
 
 import argparse
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from ares.model.errors import BadInput
 from ares.platform.replacement import replace_file
 from experiments.rounds.round_commands import RESULTS
-from experiments.rounds.scenario import SCALES, Parameters, scenarios
-from experiments.verdicts.claim import sources
+from experiments.verdicts.claim import NOT_MEASURED, sources
 from experiments.verdicts.evaluate import Verdict, evaluate
-from experiments.verdicts.reproduction import NOT_YET, command, render
+from experiments.verdicts.reproduction import command, render
 from experiments.verdicts.rows import read_rows
 
 REPRODUCTION_PAGE = Path("docs/reproduction.md")
@@ -46,78 +41,41 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         action="store_true",
         help="write nothing; say which claims lack data, and end with 1 if there are any",
     )
+    judging.add_argument(
+        "--no-results",
+        action="store_true",
+        help="make the page without results: all measured claims are not measured",
+    )
     judging.set_defaults(run=judge)
 
 
 def judge(arguments: argparse.Namespace) -> int:
-    """Write the page, or say which claims lack data.
-
-    Claims without rounds at the scale of the results lack no data.
-    """
-    rows, runs = read_rows(arguments.results)
+    """Write the page, or say which claims lack data."""
+    rows, runs = ([], []) if arguments.no_results else read_rows(arguments.results)
     told = sources()
     verdicts = [evaluate(claim, rows) for source in told for claim in source.claim]
-    scale = scale_of(runs)
     if arguments.check:
-        return check(verdicts, scale)
-    write_whole(arguments.out, render(told, verdicts, runs, scale).encode())
-    print(
-        f"{arguments.out}: {len(verdicts)} claims, "
-        f"{sum(not verdict.word for verdict in verdicts)} of them {NOT_YET}"
-    )
+        return check(verdicts)
+    write_whole(arguments.out, render(told, verdicts, runs).encode())
+    lacking = sum(verdict.word == NOT_MEASURED for verdict in verdicts)
+    print(f"{arguments.out}: {len(verdicts)} claims, {lacking} of them {NOT_MEASURED}")
     return 0
 
 
-def check(verdicts: Sequence[Verdict], scale: str) -> int:
-    """Print a line for each claim that lacks data.
+def check(verdicts: Sequence[Verdict]) -> int:
+    """Print a line for each claim that lacks data. Return 1 if there are any.
 
-    Return 1 if results of this ``scale`` should have the data of such a claim.
+    Claims that no scenario measures yet lack no data.
     """
     lacking = [
         verdict.claim
         for verdict in verdicts
-        if not verdict.word and (verdict.claim.scale == "quick" or scale != "quick")
+        if verdict.word == NOT_MEASURED and not verdict.claim.awaits
     ]
     for claim in lacking:
-        print(f"{NOT_YET}: {claim.id} ({', '.join(claim.at)}): {command(claim)}")
-    later = sum(not verdict.word for verdict in verdicts) - len(lacking)
-    print(
-        f"{len(verdicts)} claims, {len(lacking)} lack data"
-        + (f"; {later} more need --scale paper" if later else "")
-    )
+        print(f"{NOT_MEASURED}: {claim.id} ({', '.join(claim.at)}): {command(claim)}")
+    print(f"{len(verdicts)} claims, {len(lacking)} lack data")
     return 1 if lacking else 0
-
-
-def scale_of(runs: Sequence[dict[str, Any]]) -> str:
-    """Return the scale whose rounds have the parameters of the runs.
-
-    For a mixture, return both words.
-    """
-    if not runs:
-        return "none"
-    known, found = scenarios(), set()
-    for run in runs:
-        if (scenario := known.get(run["scenario"])) is not None:
-            with suppress(
-                msgspec.ValidationError
-            ):  # the run was made with a table with other names
-                own = msgspec.convert(
-                    {
-                        name: value
-                        for name, value in run["parameters"].items()
-                        if name in Parameters.__struct_fields__
-                    },
-                    Parameters,
-                )
-                found |= {
-                    scale
-                    for scale in SCALES
-                    if any(each.parameters == own for each in scenario.rounds(scale))
-                }
-    return (
-        " and ".join(scale for scale in SCALES if scale in found)
-        or "of rounds that no scenario has now"
-    )
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -13,22 +13,26 @@ from ares.model.errors import BadInput
 from ares.results.summary import SUMMARY_COLUMNS
 from experiments.__main__ import main
 from experiments.logs import log_load_plan
-from experiments.rounds.scenario import ROUND_PROTOCOLS, SCALES, Parameters, scenarios
+from experiments.rounds.scenario import Parameters, scenarios
 from experiments.sites import fog_plan
 from experiments.sites.store_table import SITE_STORES
 from experiments.verdicts.claim import (
-    CANNOT,
     CONFIRMED,
-    NOT_CONFIRMED,
+    NOT_MEASURED,
+    NOT_TESTABLE,
+    QUANTITIES,
+    REFUTED,
+    UNDECIDED,
     Claim,
     ClaimSource,
     Quotient,
     sources,
 )
-from experiments.verdicts.evaluate import EXTREMES, FigureRow, evaluate
-from experiments.verdicts.reproduction import FEW_MARK, NOT_YET, _ours, number, render
+from experiments.verdicts.claimed_points import POINT_ROUNDS, log_runs, point_rounds, sides_of
+from experiments.verdicts.evaluate import FigureRow, evaluate
+from experiments.verdicts.reproduction import _ours, number, point, render
 from experiments.verdicts.rows import parameters_of, read_rows
-from experiments.verdicts.verdict_commands import check, scale_of
+from experiments.verdicts.verdict_commands import check
 from tests.results.operation_logs import imported, write
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +48,7 @@ IN_THE_SOURCES = {
     "ARES II": numbered("Fig.", 16)
     | numbered("Table", 3)
     | {"Theorem 3", "Theorem 4", "Theorem 16"}
-    | {"Section 4.3.2", *(f"Section 5.{n}" for n in (1, 2, 3))},
+    | {"Section 4.1", "Section 4.3.2", "Section 7.1", *(f"Section 5.{n}" for n in (1, 2, 3))},
     "Register report": {
         *("Hardware", "Latencies and bandwidth", "Testing Correctness"),
         *("Plots of latency and throughput", "Percentiles", "Graph of QPS"),
@@ -55,7 +59,7 @@ IN_THE_SOURCES = {
         *(f"Fig. 3.{n}" for n in range(1, 10)),
         *(f"Fig. 5.{n}" for n in range(1, 9)),
     }
-    | {"Section 5.1", "Section 5.2", "Section 5.4", "Section 5.5"},
+    | {"Section 3.3", "Section 5.1", "Section 5.2", "Section 5.4", "Section 5.5"},
     "Fog study": numbered("Fig.", 7) | {"Table I", "Table II", "Table III"},
 }
 """Figures and tables by the numbers of their sources.
@@ -84,126 +88,117 @@ def test_every_figure_and_table_is_covered(source):
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_a_claim_names_what_there_is(claim):
     if claim.of is None:
-        test, _, name = claim.shown_by.partition("::")
+        test, _, name = claim.test.partition("::")
         assert not test or f"def {name}(" in (ROOT / test).read_text()
         return
     others = {log_load_plan.LOG_STUDY: log_load_plan.LOG_PROTOCOLS, fog_plan.FOG_STUDY: SITE_STORES}
-    protocols = (
-        others[claim.scenario]
-        if claim.scenario in others
-        else scenarios()[claim.scenario].protocols
-    )
-    quotients = [
-        Quotient(claim.where | claim.of, claim.to),
-        *([claim.beside] if claim.beside else []),
-    ]
-    filters = [each for quotient in quotients for each in (quotient.of, quotient.to) if each] + [
-        *claim.each_where,
-        *claim.each_to,
-    ]
-    algorithms = {each["algorithm"] for each in filters if "algorithm" in each} | {
-        *claim.each,
-        *(name for pair in claim.each_pair for name in pair),
-    }
-    assert (
-        algorithms
-        <= set(protocols)
-        <= {*ROUND_PROTOCOLS, *log_load_plan.LOG_PROTOCOLS, *SITE_STORES}
-    )
+    protocols = others.get(claim.scenario) or scenarios()[claim.scenario].protocols
     known = {
         *Parameters.__struct_fields__,
         *log_load_plan.LogLoadRun("CR").parameters(),
         *(name for each in fog_plan.tests() for name in each),
-        "algorithm",
-        "op",
-        "statistic",
-        "k",
-        "m",
-        "topology",
-        "clients",
-        "mode",
+        *("algorithm", "op", "statistic", "published", "clients", "mode"),
     }
-    assert {key for each in filters for key in each} <= known
-    words = [
-        value
-        for each in filters
-        for key, value in each.items()
-        if isinstance(value, str) and key in NUMBERS
-    ]
-    assert set(words) <= set(EXTREMES)
+    for variant in claim.variants():
+        for side in variant.sides:
+            assert side["algorithm"] in protocols
+            assert side.keys() <= known
 
 
-NUMBERS = {
-    name
-    for name, default in msgspec.to_builtins(Parameters()).items()
-    if isinstance(default, int | float)
-} | {"k", "m"}
-
-
-STATISTICS = {claim.statistic for claim in CLAIMS} | {"p50_s", "p99_s", "operations"}
-STATISTICS |= {
-    side["statistic"]
-    for claim in CLAIMS
-    for side in (claim.of, claim.to)
-    if side and "statistic" in side
-}
-
-
-def rows_of(scale):
-    """Return rows of each operation of every round of the scale, and four points of each load."""
+def rows_of_points():
+    """Return rows of each operation of every round of the points, with their operations."""
     for scenario in scenarios().values():
-        for each in scenario.rounds(scale):
-            settings = msgspec.to_builtins(each.parameters) | {"load": None}
-            told = parameters_of(
-                {"parameters": settings} | dict.fromkeys(SUMMARY_COLUMNS) | {"k": each.parameters.k}
-            )
-            points = (
-                [{}]
-                if each.parameters.load is None
-                else [{"clients": 2**number, "mode": "closed"} for number in range(4)]
-            )
-            for op, point in itertools.product(("read", "write", "recon", "all"), points):
-                yield FigureRow(
-                    each.scenario,
-                    each.protocol,
-                    op,
-                    told | point,
-                    dict.fromkeys(STATISTICS, 1.0),
-                    each.iteration,
-                    each.name,
-                )
-    for each in log_load_plan.runs(scale):
+        for each in point_rounds(scenario, CLAIMS):
+            yield from rows_of_round(each)
+    for each, iteration in itertools.product(log_runs(CLAIMS), range(1, POINT_ROUNDS + 1)):
         for op, window in itertools.product(("read", "write", "all"), each.windows):
             told = each.parameters() | {"clients": window, "mode": "closed"}
-            yield FigureRow(
-                log_load_plan.LOG_STUDY,
-                each.protocol,
-                op,
-                told,
-                dict.fromkeys(STATISTICS, 1.0),
-                1,
-                each.name,
-            )
-    for store, told in itertools.product(SITE_STORES, fog_plan.tests()):
+            figures = dict.fromkeys(QUANTITIES, 1.0) | {"operations": 1000}
+            yield FigureRow("log", each.protocol, op, told, figures, iteration, each.name)
+    for store, told, trial in itertools.product(SITE_STORES, fog_plan.tests(), range(3)):
+        figures = dict.fromkeys(QUANTITIES, 1.0) | {"operations": 1000}
+        yield FigureRow("fog", store, "all", told, figures, trial, f"{store} {told}")
+
+
+def rows_of_round(each):
+    p = each.parameters
+    settings = msgspec.to_builtins(p) | {"load": None}
+    told = parameters_of({"parameters": settings} | dict.fromkeys(SUMMARY_COLUMNS))
+    counts = {
+        "read": p.readers * p.operations,
+        "write": p.writers * p.operations,
+        "recon": p.reconfigurers * p.reconfigurations,
+    }
+    counts |= {"read block": counts["read"], "write block": counts["write"]}
+    windows = [{}]
+    if p.load is not None:
+        counts = dict.fromkeys(("all", "read", "write"), p.load.operations)
+        doubled = (p.load.clients << power for power in range(20))
+        windows = [
+            {"clients": clients, "mode": "closed"}
+            for clients in doubled
+            if clients <= p.load.clients_max
+        ]
+    for (op, count), window in itertools.product(counts.items(), windows):
+        figures = dict.fromkeys(QUANTITIES, 1.0) | {"operations": count}
         yield FigureRow(
-            fog_plan.FOG_STUDY,
-            store,
-            "all",
-            told,
-            dict.fromkeys(STATISTICS, 1.0),
-            1,
-            f"{store} {told}",
+            each.scenario, each.protocol, op, told | window, figures, each.iteration, each.name
         )
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_the_rounds_of_a_scale_measure_every_claim_that_says_so(scale):
+def test_the_points_measure_every_claim_about_what_runs_today_with_enough_operations():
     """Otherwise `--check` after a whole run would never pass."""
-    rows = list(rows_of(scale))
-    measured = [
-        claim for claim in CLAIMS if claim.of is not None and claim.scale in ("quick", scale)
+    rows = list(rows_of_points())
+    verdicts = [evaluate(claim, rows) for claim in CLAIMS if claim.of is not None]
+    lacking = [
+        (verdict.claim.id, each.label, each.why)
+        for verdict in verdicts
+        for each in verdict.comparisons
+        if each.why
+        and not (verdict.claim.transcription and each.judged and "published" in each.why)
     ]
-    assert [claim.id for claim in measured if not evaluate(claim, rows).word] == []
+    assert lacking == []
+
+
+def test_points_are_rounds_of_what_claims_name_at_the_papers_sizes():
+    scenario = scenarios()["block_size"]
+    rounds = list(point_rounds(scenario, CLAIMS))
+    assert {(each.protocol, each.parameters.block_min) for each in rounds} == {
+        ("COARES_EC_F", 2 << 20),
+        ("COARES_EC_F", 64 << 20),
+    }
+    assert {each.parameters.object_size for each in rounds} == {512 << 20}
+    assert [each.iteration for each in rounds] == [1, 1, 2, 2, 3, 3]
+    assert len({each.name for each in rounds}) == len(rounds)
+    assert not list(point_rounds(scenario, CLAIMS, ["ARES_ABD"]))
+
+
+def test_all_points_fit_into_a_night():
+    rounds = [each for scenario in scenarios().values() for each in point_rounds(scenario, CLAIMS)]
+    assert sum(each.expected_s for each in rounds) < 8 * 3600
+
+
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        ({"algorithm": "COARES_EC_F"}, "a point names block_min"),
+        ({"algorithm": "ETCD", "block_min": 1}, "has no protocol ETCD"),
+        (
+            {"algorithm": "COARES_EC_F", "block_min": 1, "switches": "+nothing"},
+            "fits 0 of its switches",
+        ),
+    ],
+)
+def test_a_claim_that_names_no_point_is_refused(of, why):
+    told = claim(scenario="block_size", of=of, to=None)
+    with pytest.raises(BadInput, match=why):
+        list(point_rounds(scenarios()["block_size"], [told]))
+
+
+def test_sides_of_a_transcription_are_no_points_and_those_of_other_stores_are():
+    told = claim(transcription="ares", of={"algorithm": "ARES_EC"}, to={"algorithm": "REDIS_W"})
+    found = [(side["algorithm"], side["published"]) for side in sides_of([told], "s")]
+    assert found == [("REDIS_W", "ares"), ("ARES_EC", ""), ("REDIS_W", "")]
 
 
 def test_the_bound_of_eleven_servers_and_parity_five():
@@ -260,126 +255,187 @@ def value(verdict):
     return comparison.value if comparison.value is None else round(comparison.value, 6)
 
 
+def measured(algorithm, mean_s, spread=0.0, count=100, **more):
+    """Return a row with a time for each of ``count`` operations, around ``mean_s``."""
+    times = [mean_s * (1 + spread * (-1) ** number) for number in range(count)]
+    given = row(algorithm, mean_s, **more)
+    return msgspec.structs.replace(given, samples={"mean_s": times})
+
+
 @pytest.mark.parametrize(
     ("confirms", "bound", "mean_s", "word"),
     [
         ("less", None, 0.5, CONFIRMED),
-        ("less", None, 0.95, NOT_CONFIRMED),
+        ("less", None, 0.95, REFUTED),
         ("less", 0.5, 0.5, CONFIRMED),
-        ("less", 0.5, 0.500001, NOT_CONFIRMED),
+        ("less", 0.5, 0.500001, REFUTED),
         ("more", None, 1.1, CONFIRMED),
-        ("more", None, 1.05, NOT_CONFIRMED),
+        ("more", None, 1.05, REFUTED),
         ("about", 1.25, 0.8, CONFIRMED),
         ("about", 1.25, 1.25, CONFIRMED),
-        ("about", 1.25, 1.26, NOT_CONFIRMED),
-        ("about", 1.25, 0.79, NOT_CONFIRMED),
+        ("about", 1.25, 1.26, REFUTED),
+        ("about", 1.25, 0.79, REFUTED),
     ],
 )
-def test_a_ratio_confirms_or_not_and_a_tie_with_the_limit_does(confirms, bound, mean_s, word):
-    verdict = evaluate(claim(confirms=confirms, bound=bound), [row(mean_s=mean_s), row("B", 1.0)])
+def test_an_interval_confirms_or_refutes_and_a_tie_with_the_limit_confirms(
+    confirms, bound, mean_s, word
+):
+    rows = [measured("A", mean_s), measured("B", 1.0)]
+    verdict = evaluate(claim(confirms=confirms, bound=bound), rows)
     assert (verdict.word, value(verdict)) == (word, round(mean_s, 6))
+
+
+@pytest.mark.parametrize(
+    ("confirms", "mean_s"), [("less", 0.9), ("more", 1.1), ("about", 1.25), ("about", 0.8)]
+)
+def test_a_limit_within_the_interval_is_undecided(confirms, mean_s):
+    rows = [measured("A", mean_s, 0.5), measured("B", 1.0, 0.5)]
+    verdict = evaluate(claim(confirms=confirms), rows)
+    low, high = verdict.comparisons[0].interval
+    assert verdict.word == UNDECIDED
+    assert low < mean_s < high
+
+
+def test_an_interval_is_the_same_each_time_and_smaller_with_more_operations():
+    def interval(count):
+        rows = [measured("A", 0.5, 0.9, count), measured("B", 1.0, 0.9, count)]
+        return evaluate(claim(), rows).comparisons[0].interval
+
+    assert interval(40) == interval(40)
+    (few_low, few_high), (low, high) = interval(40), interval(1000)
+    assert few_low < low < 0.5 < high < few_high
+
+
+def test_rounds_are_drawn_too():
+    """All operations of a round are alike, and the rounds differ by ten."""
+    rows = [measured("A", mean_s, iteration=n) for n, mean_s in enumerate((0.1, 0.5, 1.0))]
+    rows += [measured("B", 1.0, iteration=n) for n in range(3)]
+    low, high = evaluate(claim(), rows).comparisons[0].interval
+    assert low < 0.2
+    assert high > 0.9
+
+
+def test_fewer_operations_than_the_claim_says_never_judge():
+    few = [measured("A", 0.5, count=29), measured("B", 1.0)]
+    verdict = evaluate(claim(), few)
+    assert verdict.word == UNDECIDED
+    assert verdict.comparisons[0].why == "29 operations on a side, and 30 are needed"
+    more = [measured("A", 0.5), measured("B", 1.0)]
+    assert evaluate(claim(), more).word == CONFIRMED
+    assert evaluate(claim(operations=101), more).word == UNDECIDED
+
+
+def test_a_figure_of_a_round_needs_three_rounds():
+    rows = [
+        row(name, mean_s, iteration=number, figures={"per_s": mean_s})
+        for name, mean_s in (("A", 0.5), ("B", 1.0))
+        for number in range(3)
+    ]
+    assert evaluate(claim(statistic="per_s"), rows).word == CONFIRMED
+    verdict = evaluate(claim(statistic="per_s"), [*rows[:2], *rows[3:5]])
+    assert (verdict.word, value(verdict)) == (UNDECIDED, 0.5)
+    assert verdict.comparisons[0].why == "2 rounds have the figure, and an interval needs 3"
+
+
+@pytest.mark.parametrize(
+    ("share", "operations", "word"),
+    [(0.0, 100, CONFIRMED), (0.01, 100, REFUTED), (0.0, 29, UNDECIDED)],
+)
+def test_a_claim_of_no_operation_is_refuted_by_one(share, operations, word):
+    told = claim(statistic="failed", of={}, to=None, confirms="none")
+    rows = [row(figures={"failed": share, "operations": operations})]
+    assert evaluate(told, rows).word == word
 
 
 @pytest.mark.parametrize("figure", [None, math.nan, math.inf])
 def test_what_is_no_number_is_no_figure(figure):
     verdict = evaluate(claim(), [row(mean_s=figure), row("B")])
-    assert (verdict.word, value(verdict)) == ("", None)
-    assert "no figure mean_s of op read, algorithm A" in verdict.comparisons[0].missing
+    assert (verdict.word, value(verdict)) == (NOT_MEASURED, None)
+    assert "no figure mean_s of op read, algorithm A" in verdict.comparisons[0].why
 
 
-def test_without_runs_a_claim_is_not_measured_and_where_there_can_be_none_it_cannot_be():
-    assert evaluate(claim(cannot="no such machine"), []).word == ""
-    assert evaluate(claim(cannot="no such machine"), [row()]).word == CANNOT
-    assert evaluate(claim(cannot="no such machine"), [row(), row("B", 4.0)]).word == CONFIRMED
-    assert (
-        evaluate(
-            Claim("one", ("Fig. 1",), "A sentence.", "-", cannot="no such machine"), [row()]
-        ).word
-        == CANNOT
-    )
+def test_without_runs_a_claim_is_not_measured_and_where_there_can_be_none_not_testable():
+    told = {"id": "one", "at": ("Fig. 1",), "claim": "A sentence.", "published": "-"}
+    assert evaluate(claim(), []).word == NOT_MEASURED
+    assert evaluate(Claim(**told, cannot="no such machine"), [row()]).word == NOT_TESTABLE
+    assert evaluate(Claim(**told, awaits="rounds"), [row()]).word == NOT_MEASURED
+
+
+@pytest.mark.parametrize(("key", "word"), [("confirmed_by", CONFIRMED), ("refuted_by", REFUTED)])
+def test_a_test_decides_and_the_page_says_so(key, word):
+    told = {"id": "one", "at": ("Fig. 1",), "claim": "A sentence.", "published": "-"}
+    by = Claim(**told, why="So it is.", **{key: "tests/a.py::test_b"})
+    page = render([ClaimSource("A paper", "P", (by,))], [evaluate(by, [])], [])
+    assert f"| `tests/a.py::test_b` | *{word}* (by a test) | So it is. |" in page
 
 
 def test_a_divisor_of_zero_is_told():
     verdict = evaluate(claim(), [row(), row("B", 0.0)])
-    assert verdict.comparisons[0].missing == "the figure that it is compared with is 0"
+    assert verdict.comparisons[0].why == "the figure that it is compared with is 0"
 
 
-def test_one_operation_is_few_and_is_marked():
-    verdict = evaluate(claim(), [row(mean_s=0.5, operations=1), row("B")])
-    assert (verdict.word, verdict.few, verdict.measured[0].operations) == (CONFIRMED, True, 1)
-    page = render([], [verdict], [], "quick")
-    assert "Claims that rest on few operations" in page
-    assert "Fig. 1 (1; one)" in page
-    assert not evaluate(claim(), [row(), row("B")]).few
-
-
-def test_runs_are_paired_by_iteration_and_by_what_varies():
-    """The ratio is 2 for 1 reader, and 8 for 9 readers: 4 is their geometric mean.
-
-    Rows without a counterpart do not count.
-    """
+def test_a_run_at_other_parameters_judges_nothing_and_the_page_names_them():
+    told = claim(where={"servers": 11, "object_size": 8 << 20, "switches": "+gc"})
     rows = [
-        row(mean_s=2, readers=1),
-        row("B", 1, readers=1),
-        row(mean_s=24, readers=9),
-        row("B", 3, readers=9),
-        row("B", 1e6, readers=99),
+        measured(name, 0.5, servers=servers, object_size=size, switches="gc")
+        for name in ("A", "B")
+        for servers, size in ((5, 8 << 20), (3, 1 << 20))
+    ]
+    verdict = evaluate(told, rows)
+    assert verdict.word == NOT_MEASURED
+    assert verdict.comparisons[0].why == "measured elsewhere: servers 5 instead of 11"
+
+
+def test_sides_that_differ_in_what_the_claim_does_not_name_are_not_compared():
+    rows = [measured("A", 0.5, size=1), measured("B", 1.0, size=2)]
+    verdict = evaluate(claim(), rows)
+    assert verdict.word == NOT_MEASURED
+    assert verdict.comparisons[0].why == "runs differ in what the claim does not name: size"
+    named = claim(of={"algorithm": "A", "size": 1}, to={"algorithm": "B", "size": 2})
+    assert evaluate(named, rows).word == CONFIRMED
+    pauses = [measured("A", 0.5, interval_s=1), measured("B", 1.0, interval_s=2)]
+    assert evaluate(claim(), pauses).comparisons[0].why.startswith("no two runs")
+
+
+def test_a_claim_about_a_transcription_is_not_judged_by_todays_which_stands_beside():
+    told = claim(transcription="ares2", of={"algorithm": "ARES_EC"}, to={"algorithm": "REDIS_W"})
+    rows = [measured("ARES_EC", 0.5), measured("REDIS_W", 1.0)]
+    verdict = evaluate(told, rows)
+    assert [(each.label, each.word, each.judged) for each in verdict.comparisons] == [
+        ("", NOT_MEASURED, True),
+        ("today's", CONFIRMED, False),
+    ]
+    assert verdict.word == NOT_MEASURED
+    assert verdict.comparisons[0].why == "no run of the algorithm as published"
+    assert "not measured; today's: **0.5**" in _ours(verdict)
+    both = [*rows, measured("ARES_EC", 2.0, published="ares2")]
+    assert evaluate(told, both).word == REFUTED
+
+
+def test_runs_are_paired_by_iteration():
+    """The ratio is 2 in one round, and 8 in the other: 4 is their geometric mean."""
+    rows = [
+        measured("A", 2.0, iteration=1),
+        measured("B", 1.0, iteration=1),
+        measured("A", 24.0, iteration=2),
+        measured("B", 3.0, iteration=2),
+        measured("B", 1e6, iteration=3),
     ]
     assert value(evaluate(claim(), rows)) == 4
-    assert value(evaluate(claim(), [*rows, row(mean_s=1e9, iteration=2, readers=1)])) == 4
-    assert (
-        evaluate(claim(), [row(iteration=1), row("B", iteration=2)])
-        .comparisons[0]
-        .missing.startswith("no two runs")
-    )
-    assert (
-        value(
-            evaluate(
-                claim(),
-                [row(mean_s=2, readers=1), row("B", 1, readers=1), row(mean_s=24, readers=9)],
-            )
-        )
-        == 2
-    ), "9 varies on one side only"
-
-
-def test_extremes_are_of_what_both_sides_have():
-    rows = [
-        row(mean_s=2, size=1),
-        row("B", 1, size=1),
-        row(mean_s=6, size=4),
-        row("B", 2, size=4),
-        row(mean_s=99, size=8),
-    ]
-    verdict = evaluate(claim(where={"size": "largest"}), rows)
-    assert (value(verdict), verdict.comparisons[0].at) == (3, "size 4")
-    grown = evaluate(
-        claim(where={"algorithm": "A"}, of={"size": "largest"}, to={"size": "smallest"}), rows
-    )
-    assert (value(grown), grown.comparisons[0].at) == (49.5, "size 8 : 1")
-    last = evaluate(
-        claim(where={"algorithm": "A"}, of={"size": "largest"}, to={"size": "second largest"}), rows
-    )
-    assert value(last) == 16.5
-    alone = evaluate(
-        claim(where={"algorithm": "B"}, of={"size": "largest"}, to={"size": "smallest"}), rows[1:2]
-    )
-    assert alone.comparisons[0].missing == "only one value of size was measured"
-    assert (
-        "no run says its nothing"
-        in evaluate(claim(where={"nothing": "largest"}), rows).comparisons[0].missing
-    )
+    apart = [row(iteration=1), row("B", iteration=2)]
+    assert evaluate(claim(), apart).comparisons[0].why.startswith("no two runs")
 
 
 def test_a_quotient_beside_divides():
-    rows = [row(mean_s=8, size=2), row(mean_s=2, size=1), row("B", 2, size=2), row("B", 1, size=1)]
-    of, to = {"size": "largest"}, {"size": "smallest"}
+    rows = [
+        measured(name, mean_s, size=size)
+        for name, mean_s, size in (("A", 8.0, 2), ("A", 2.0, 1), ("B", 2.0, 2), ("B", 1.0, 1))
+    ]
     verdict = evaluate(
         claim(
-            where={},
-            of={"algorithm": "A"} | of,
-            to={"algorithm": "A"} | to,
-            beside=Quotient({"algorithm": "B"} | of, {"algorithm": "B"} | to),
+            of={"algorithm": "A", "size": 2},
+            to={"algorithm": "A", "size": 1},
+            beside=Quotient({"algorithm": "B", "size": 2}, {"algorithm": "B", "size": 1}),
         ),
         rows,
     )
@@ -389,26 +445,24 @@ def test_a_quotient_beside_divides():
 @pytest.mark.parametrize(
     ("confirms", "mean_s", "told"),
     [
-        ("about", 0.1, "Ours lies below."),
-        ("about", 9, "Ours lies above."),
         ("less", 9, "The opposite was seen."),
-        ("more", 1.01, "No difference that this machine can tell."),
+        ("more", 1.01, "The difference is smaller."),
+        ("about", 9, "A ratio of 0.8 to 1.25 confirms it."),
     ],
 )
 def test_the_page_says_what_was_seen_instead(confirms, mean_s, told):
     source = ClaimSource("A paper", "P", (claim(confirms=confirms),))
-    verdict = evaluate(source.claim[0], [row(mean_s=mean_s), row("B")])
-    wanted = {"about": "0.8 to 1.25", "less": "0.9 or less"}.get(confirms, "1.1 or more")
-    page = render([source], [verdict], [], "quick")
-    assert f"*not confirmed* | A ratio of {wanted}" in page
+    verdict = evaluate(source.claim[0], [measured("A", mean_s), measured("B", 1.0)])
+    page = render([source], [verdict], [])
+    assert "| *refuted* | " in page
     assert told in page
 
 
 def test_switches_are_on_or_off():
     rows = [
-        row(mean_s=2, switches=""),
-        row(mean_s=1, switches="gc+piggyback"),
-        row(mean_s=7, switches="gc"),
+        measured("A", 2.0, switches=""),
+        measured("A", 1.0, switches="gc+piggyback"),
+        measured("A", 7.0, switches="gc"),
     ]
     verdict = evaluate(
         claim(
@@ -421,45 +475,53 @@ def test_switches_are_on_or_off():
     assert value(verdict) == 0.5
 
 
-def test_a_claim_of_several_holds_if_it_holds_of_each_that_was_measured():
+def test_a_claim_of_several_is_confirmed_by_all_and_each_has_its_word():
     several = claim(of={}, each=("A", "C", "D"), each_op=("read", "write"))
     rows = [
-        row(name, mean_s, op)
+        measured(name, mean_s, op=op)
         for name, mean_s in (("A", 0.5), ("C", 0.5), ("B", 1.0))
         for op in ("read", "write")
     ]
     verdict = evaluate(several, rows)
-    assert (verdict.word, [each.label for each in verdict.measured]) == (
-        CONFIRMED,
-        ["read, A", "read, C", "write, A", "write, C"],
+    assert verdict.word == NOT_MEASURED
+    assert [each.label for each in verdict.comparisons if each.why] == ["read, D", "write, D"]
+    assert "read, A: **0.5** [0.5, 0.5] confirmed; " in _ours(verdict)
+    assert "; write, D: not measured. " in _ours(verdict)
+    worse = evaluate(several, [*rows, measured("D", 0.99)])
+    assert worse.word == REFUTED
+    whole = [*rows, measured("D", 0.5), measured("D", 0.5, op="write")]
+    assert evaluate(several, whole).word == CONFIRMED
+
+
+def test_what_stands_beside_is_no_part_of_the_verdict():
+    verdict = evaluate(
+        claim(of={}, each=("A",), also=("C",)),
+        [measured("A", 0.5), measured("B", 1.0), measured("C", 5.0)],
     )
-    assert [each.label for each in verdict.comparisons if each.missing] == ["read, D", "write, D"]
-    worse = evaluate(several, [*rows, row("D", 0.99)])
-    assert worse.word == NOT_CONFIRMED
-    page = render([], [worse], [], "quick")
-    assert "not confirmed" in page
+    assert verdict.word == CONFIRMED
+    assert "A: **0.5** [0.5, 0.5] confirmed; C: **5** [5, 5]. " in _ours(verdict)
 
 
 def test_a_round_is_counted_once_however_many_comparisons_it_is_in():
     rows = [
-        msgspec.structs.replace(row(name, 0.5, op), run=name)
+        msgspec.structs.replace(measured(name, 0.5, op=op), run=name)
         for name in ("A", "B")
         for op in ("read", "write")
     ]
     assert "2 rounds, " in _ours(evaluate(claim(each_op=("read", "write")), rows))
 
 
-def test_a_figure_without_a_baseline_is_taken_itself():
-    verdict = evaluate(
-        claim(statistic="failed", of={}, to=None, bound=0.0),
-        [row(figures={"failed": 0.0}), row("B", figures={"failed": 0.0})],
+def test_the_page_names_quantity_algorithm_and_point():
+    told = claim(
+        statistic="busiest_per_s",
+        transcription="ares",
+        where={"servers": 11},
+        of={"algorithm": "ARES_EC", "object_size": 8 << 20},
+        to={"algorithm": "ARES_EC", "object_size": 64 << 10},
     )
-    assert (verdict.word, value(verdict)) == (CONFIRMED, 0)
-    assert (
-        evaluate(
-            claim(statistic="failed", of={}, to=None, bound=0.0), [row(figures={"failed": 0.01})]
-        ).word
-        == NOT_CONFIRMED
+    assert point(told) == (
+        "operations per processor-second of the busiest server (read); ARES of 2022; servers 11; "
+        "algorithm ARES_EC, object_size 8 MiB : algorithm ARES_EC, object_size 64 KiB"
     )
 
 
@@ -611,14 +673,6 @@ def test_rows_are_those_of_the_database_and_of_points_of_load(tmp_path):
     assert {run["scenario"] for run in runs} >= {"piggyback"}
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_the_scale_is_that_of_the_rounds(scale):
-    parameters = next(scenarios()["piggyback"].rounds(scale)).parameters
-    run = {"scenario": "piggyback", "parameters": msgspec.to_builtins(parameters)}
-    assert scale_of([run]) == scale
-    assert scale_of([run | {"parameters": {}}]) == "of rounds that no scenario has now"
-
-
 def test_the_page_is_the_same_bytes_for_the_same_results(tmp_path, capsys):
     results = measured_directory(
         tmp_path / "results", next(scenarios()["piggyback"].rounds("quick")).parameters
@@ -631,27 +685,37 @@ def test_the_page_is_the_same_bytes_for_the_same_results(tmp_path, capsys):
     text = pages[0].decode()
     assert str(tmp_path) not in text
     for told in (
-        "| scale | quick |",
         "abc",
         "a machine",
         "2026-11-22",
         "| rounds | 4 |",
-        "`python -m experiments run node_crashes`",
+        "`python -m experiments run node_crashes --scale points`",
     ):
         assert told in text
     assert all(at in text for at in IN_THE_SOURCES["ARES II"])
-    assert FEW_MARK in text
     assert main(["verdicts", "--results", str(results), "--check"]) == 1
-    assert f"{NOT_YET}: report-crash-interruption" in capsys.readouterr().out
+    assert f"{NOT_MEASURED}: report-crash-interruption" in capsys.readouterr().out
 
 
-def test_a_check_passes_where_only_the_other_scale_lacks_data(capsys):
-    small, large = claim(), claim(scale="paper")
-    measured = evaluate(small, [row(mean_s=0.5), row("B")])
-    assert check([measured, evaluate(large, [])], "quick") == 0
-    assert "1 more need --scale paper" in capsys.readouterr().out
-    assert check([measured, evaluate(large, [])], "paper") == 1
-    assert check([evaluate(small, [])], "quick") == 1
+def test_a_check_passes_where_only_claims_without_a_scenario_lack_data(capsys):
+    told = Claim("two", ("Fig. 1",), "A sentence.", "-", awaits="rounds")
+    whole = evaluate(claim(), [measured("A", 0.5), measured("B", 1.0)])
+    assert check([whole, evaluate(told, [])]) == 0
+    assert "2 claims, 0 lack data" in capsys.readouterr().out
+    assert check([whole, evaluate(claim(), [])]) == 1
+
+
+def test_a_page_without_results_says_so_and_judges_nothing(tmp_path):
+    page = tmp_path / "page.md"
+    assert main(["verdicts", "--no-results", "--out", str(page)]) == 0
+    text = page.read_text()
+    assert "No run is behind this page yet" in text
+    assert all(f"| *{word}* | " not in text for word in (CONFIRMED, REFUTED, UNDECIDED))
+
+
+def test_the_committed_page_has_todays_claims():
+    page = (ROOT / "docs/reproduction.md").read_text()
+    assert [claim.id for claim in CLAIMS if f"| {claim.claim} | " not in page] == []
 
 
 def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
@@ -687,7 +751,7 @@ def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
         ),
         (
             'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"',
-            "either measured, or shown",
+            "either measured, or decided by a test",
         ),
         (
             'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=[]\nclaim="c"\npublished="p"\ncannot="x"',
@@ -701,8 +765,8 @@ def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
             'at=["Fig. 1"]\n'
             'claim="c"\n'
             'published="p"\n'
-            'verdict="confirmed"',
-            "its evidence",
+            'confirmed_by="tests/a.py::test_b"',
+            "needs a reason",
         ),
         (
             'name="n"\nshort="s"\n'

@@ -1,0 +1,71 @@
+"""The scale `points`: rounds of the points that claims name, derived from the claims.
+
+A point is a round for each of :data:`POINT_ROUNDS` iterations. Parameters that a claim does not
+name are those of the scenario's tables `fixed`, `paper` and `points`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from ares.model.errors import BadInput
+from experiments.logs.log_load_plan import LOG_STUDY, LogLoadRun
+from experiments.rounds.scenario import OF_ARES, Parameters, Scenario, ScenarioRound
+from experiments.verdicts.claim import Claim, Filters, sources
+from experiments.verdicts.evaluate import ROUNDS_MIN
+
+POINT_ROUNDS = ROUNDS_MIN
+
+
+def claims() -> list[Claim]:
+    """Return the claims of all sources."""
+    return [claim for source in sources() for claim in source.claim]
+
+
+def sides_of(told: Iterable[Claim], scenario: str) -> Iterator[Filters]:
+    """Yield what the claims name of a scenario: the filters of each side of each comparison.
+
+    Sides of algorithms as published are left out: their rounds need a transcription.
+    """
+    for claim in told:
+        if claim.of is not None and claim.scenario == scenario:
+            for variant in claim.variants():
+                for side in variant.sides:
+                    if not side["published"] or side["algorithm"] not in OF_ARES:
+                        yield side
+
+
+def point_rounds(
+    scenario: Scenario, told: Iterable[Claim], protocols: Sequence[str] = ()
+) -> Iterator[ScenarioRound]:
+    """Yield the rounds of the points of a scenario. Raises BadInput for an impossible point."""
+    seen: dict[tuple[str, Parameters], ScenarioRound] = {}
+    for side in sides_of(told, scenario.name):
+        protocol = side["algorithm"]
+        if protocol not in scenario.protocols:
+            raise BadInput(f"scenario {scenario.name} has no protocol {protocol}")
+        named = {name: side[name] for name in Parameters.__struct_fields__ if name in side}
+        round = scenario.round(protocol, *scenario.one_point(named), 1)
+        seen.setdefault((protocol, round.parameters), round)
+    for iteration in range(1, POINT_ROUNDS + 1):
+        for round in seen.values():
+            if not protocols or round.protocol in protocols:
+                yield msgspec.structs.replace(round, iteration=iteration)
+
+
+def log_runs(told: Iterable[Claim]) -> list[LogLoadRun]:
+    """Return the runs of the shared log's points."""
+    windows: dict[LogLoadRun, set[int]] = {}
+    for side in sides_of(told, LOG_STUDY):
+        run = LogLoadRun(
+            side["algorithm"],
+            side["servers"],
+            side["object_size"],
+            side["read_share"],
+            side["interval"],
+            (),
+        )
+        windows.setdefault(run, set()).add(side["clients"])
+    return [
+        msgspec.structs.replace(run, windows=tuple(sorted(found))) for run, found in windows.items()
+    ]
