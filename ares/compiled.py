@@ -1,11 +1,11 @@
 """The door to the compiled core (core/), which runs small reads and writes without Python.
 
-Python and the core know of each other only the contents of this module: the common constants
-(CONSTANTS), the Python objects that the core calls (GIVEN), the attributes that the core reads and
-sets (SEEN), and the core's entries (:class:`ServerCore`, :class:`SmallObjects` and
-:class:`ares.engine.port.FastPath`). Without the core, or with ``ARES_PURE=1`` in the environment,
-Python does all the work; the Python path is complete and the reference. See docs/protocol.md, The
-compiled core.
+The core also finds the cuts of files by Rabin fingerprints. Python and the core know of each other
+only the contents of this module: the common constants (CONSTANTS), the Python objects that the core
+calls (GIVEN), the attributes that the core reads and sets (SEEN), and the core's entries
+(:class:`ServerCore`, :class:`SmallObjects`, :class:`ares.engine.port.FastPath` and
+:func:`rabin_search`). Without the core, or with ``ARES_PURE=1`` in the environment, Python does all
+the work; the Python path is complete and the reference. See docs/protocol.md, The compiled core.
 """
 
 import os
@@ -25,6 +25,7 @@ from ares.engine.port import FastPath, NoFastPath
 from ares.engine.readiness import Readiness, ServerOrder
 from ares.engine.room import OPERATIONS_MAX
 from ares.engine.session import USUAL_ROUNDS, Session
+from ares.fragment.rabin import RABIN_POLYNOMIAL, RABIN_WINDOW_BYTES, RabinEnds, rabin_ends
 from ares.model.codec import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
@@ -120,6 +121,8 @@ CONSTANTS: dict[str, Any] = {
     "PART_BYTES_MAX": PART_BYTES_MAX,
     "CHARACTER_BYTES_MAX": CHARACTER_BYTES_MAX,
     "TRIMMED_BYTES": TRIMMED_BYTES,
+    "RABIN_POLYNOMIAL": RABIN_POLYNOMIAL,
+    "RABIN_WINDOW_BYTES": RABIN_WINDOW_BYTES,
 }
 """Constants of core/src/constants.rs, with Python's values; other values refuse the core."""
 
@@ -295,6 +298,12 @@ def fast_path() -> FastPath | None:
     """Return the core of a session, or None."""
     core: ClientCore | None = None if CORE is None else CORE.ClientCore()
     return core
+
+
+def rabin_search() -> RabinEnds:
+    """Return the search for cuts by Rabin fingerprints: the core's, or Python's."""
+    found: RabinEnds = rabin_ends if CORE is None else CORE.rabin_ends
+    return found
 
 
 def small_objects(session: Session, view: View, shell: Shell | None = None) -> SmallObjects | None:

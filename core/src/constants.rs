@@ -55,4 +55,7 @@ constants! {
     PART_BYTES_MAX: usize = 16;
     CHARACTER_BYTES_MAX: usize = 4;
     TRIMMED_BYTES: i64 = 48;
+    // Fingerprints that cut files.
+    RABIN_POLYNOMIAL: u64 = 0x3d_a335_8b4d_c173;
+    RABIN_WINDOW_BYTES: usize = 48;
 }

@@ -1,12 +1,14 @@
-//! The compiled core of ares: the frequent work of small reads and writes, without Python. The
-//! Python path does the same, takes all unusual requests, and runs alone without a core
-//! (docs/performance.md). ares/compiled.py has all that Python and this core know of each other.
+//! The compiled core of ares: the frequent work of small reads and writes, and the cuts of files by
+//! fingerprints, without Python. The Python path does the same, takes all unusual requests, and runs
+//! alone without a core (docs/performance.md). ares/compiled.py has all that Python and this core
+//! know of each other.
 
 use pyo3::prelude::*;
 
 pub mod client;
 pub mod coding;
 pub mod constants;
+pub mod rabin;
 pub mod requests;
 pub mod seal;
 pub mod server;
@@ -21,6 +23,8 @@ pub const DOOR: &str = "ares.compiled";
 pub mod core_module {
     #[pymodule_export]
     use crate::client::{ClientCore, FastOperation, SmallObjects};
+    #[pymodule_export]
+    use crate::rabin::rabin_ends;
     #[pymodule_export]
     use crate::server::{ServedTurn, ServerCore};
     #[pymodule_export]

@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ares.client.chunking import CUTS
+from ares.compiled import CORE
 from ares.fragment import divide as division
-from ares.fragment.divide import DIGEST_BYTES, Divider, Sizes, digest, divide
+from ares.fragment.divide import (
+    DIGEST_BYTES,
+    Divider,
+    Sizes,
+    digest,
+    divide,
+    fastcdc_cuts,
+)
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.units import KIB, MIB
 
@@ -22,6 +31,8 @@ SIZES = [
     Sizes(64 * KIB, 128 * KIB, 512 * KIB),
     USUAL,
 ]
+both = pytest.mark.parametrize("cuts", CUTS.values(), ids=CUTS)
+SLOW = None if CORE is not None else "Python alone takes minutes for such sizes"
 
 
 def reader(data):
@@ -29,21 +40,21 @@ def reader(data):
     return lambda offset, count: bytes(view[offset : offset + count])
 
 
-def chunked(data, sizes):
-    return list(divide(reader(data), sizes))
+def chunked(data, sizes, cuts=fastcdc_cuts):
+    return list(divide(reader(data), sizes, cuts))
 
 
-def whole(data, sizes):
+def whole(data, sizes, cuts=fastcdc_cuts):
     """Divide without windows."""
-    return [data[start:end] for start, end in division._cuts(memoryview(data), sizes, True)]
+    return [data[start:end] for start, end in cuts(data, sizes, True)]
 
 
 def noise(size, seed=1):
     return random.Random(seed).randbytes(size)
 
 
-def check(data, sizes):
-    chunks = chunked(data, sizes)
+def check(data, sizes, cuts):
+    chunks = chunked(data, sizes, cuts)
     end = 0
     for chunk in chunks:
         assert chunk.offset == end
@@ -54,18 +65,21 @@ def check(data, sizes):
         )
     assert end == len(data)
     assert [data[chunk.offset : chunk.offset + chunk.length] for chunk in chunks] == whole(
-        data, sizes
+        data, sizes, cuts
     )
-    assert chunked(data, sizes) == chunks
+    assert chunked(data, sizes, cuts) == chunks
 
 
+@both
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize(
     "make",
     [noise, bytes, lambda size: (b"to and fro, " * (size // 12 + 1))[:size]],
     ids=["random", "zeros", "repetitive"],
 )
-def test_chunks_cover_the_data(sizes, make):
+def test_chunks_cover_the_data(sizes, make, cuts):
+    if SLOW and cuts is not fastcdc_cuts and sizes.max > 8192:
+        pytest.skip(SLOW)
     edges = [
         0,
         1,
@@ -79,34 +93,35 @@ def test_chunks_cover_the_data(sizes, make):
         5 * sizes.max + 17,
     ]
     for size in edges:
-        check(make(size), sizes)
+        check(make(size), sizes, cuts)
 
 
+@both
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), size=st.integers(0, 20_000), repeat=st.integers(1, 30))
-def test_chunks_of_any_data_join_to_the_data(seed, size, repeat):
-    check(noise(size // repeat, seed) * repeat, SMALL)
+def test_chunks_of_any_data_join_to_the_data(cuts, seed, size, repeat):
+    check(noise(size // repeat, seed) * repeat, SMALL, cuts)
 
 
+@both
 @pytest.mark.parametrize("window", [0, 1, 63, 64, 1000, 10_000])
 @pytest.mark.parametrize("sizes", SIZES[:4], ids=str)
-def test_cuts_do_not_depend_on_windows(monkeypatch, window, sizes):
+def test_cuts_do_not_depend_on_windows(monkeypatch, window, sizes, cuts):
     monkeypatch.setattr(division, "DIVIDE_WINDOW_BYTES", window)
-    check(noise(50_000), sizes)
-    check(noise(500) + bytes(20_000) + noise(3_000, 2), sizes)
+    check(noise(50_000), sizes, cuts)
+    check(noise(500) + bytes(20_000) + noise(3_000, 2), sizes, cuts)
 
 
-def test_the_check_notices_cuts_at_windows(monkeypatch):
+@both
+def test_the_check_notices_cuts_at_windows(monkeypatch, cuts):
     """Negative control: dividing each window by itself."""
-    cuts = division._cuts
     monkeypatch.setattr(division, "DIVIDE_WINDOW_BYTES", 1000)
-    expected = whole(noise(50_000), SMALL)
-    monkeypatch.setattr(division, "_cuts", lambda window, sizes, last: cuts(window, sizes, True))
-    assert [chunk.length for chunk in chunked(noise(50_000), SMALL)] != [
-        len(part) for part in expected
-    ]
+    expected = whole(noise(50_000), SMALL, cuts)
+    by_window = chunked(noise(50_000), SMALL, lambda window, sizes, _: cuts(window, sizes, True))
+    assert [chunk.length for chunk in by_window] != [len(part) for part in expected]
 
 
+@both
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -116,30 +131,34 @@ def test_the_check_notices_cuts_at_windows(monkeypatch):
         max_size=12,
     )
 )
-def test_pushed_data_is_divided_as_pulled(pieces):
+def test_pushed_data_is_divided_as_pulled(cuts, pieces):
     data = b"".join(pieces)
-    divider = Divider(SMALL)
+    divider = Divider(SMALL, cuts)
     got = []
     for piece in pieces:
         got += divider.feed(piece)
         assert len(data) == 0 or sum(map(len, got)) <= len(data)
-    assert got + divider.finish() == whole(data, SMALL)
+    assert got + divider.finish() == whole(data, SMALL, cuts)
     assert divider.finish() == []
 
 
-def test_a_divider_gives_chunks_as_they_come():
-    divider, data, got = Divider(SMALL), noise(50_000), 0
+@both
+def test_a_divider_gives_chunks_as_they_come(cuts):
+    divider, data, got = Divider(SMALL, cuts), noise(50_000), 0
     for fed in range(0, 50_000, 100):
         got += sum(map(len, divider.feed(data[fed : fed + 100])))
         assert fed + 100 - got < SMALL.max
     assert got + sum(map(len, divider.finish())) == 50_000
 
 
-def test_an_insertion_in_the_middle_changes_few_chunks():
+@both
+def test_an_insertion_in_the_middle_changes_few_chunks(cuts):
+    if SLOW and cuts is not fastcdc_cuts:
+        pytest.skip(SLOW)
     data = noise(64 * MIB)
     middle = len(data) // 2
-    before = chunked(data, USUAL)
-    after = chunked(data[:middle] + b"!" + data[middle:], USUAL)
+    before = chunked(data, USUAL, cuts)
+    after = chunked(data[:middle] + b"!" + data[middle:], USUAL, cuts)
     old, new = {chunk.digest for chunk in before}, {chunk.digest for chunk in after}
     assert len(before) > 64
     assert 1 <= len(new - old) <= 3
@@ -157,10 +176,10 @@ def test_cuts_at_fixed_offsets_would_change_half_of_all():
     assert len(new - old) > 16
 
 
-def peak_bytes(sizes, read):
+def peak_bytes(sizes, read, cuts=fastcdc_cuts):
     tracemalloc.start()
     try:
-        count = sum(1 for _ in divide(read, sizes))
+        count = sum(1 for _ in divide(read, sizes, cuts))
         assert count > 1
         return tracemalloc.get_traced_memory()[1]
     finally:
@@ -177,10 +196,13 @@ def zeros(size, hoard=None):
     return read
 
 
+@both
 @pytest.mark.parametrize("sizes", [SMALL, USUAL, Sizes(2 * MIB, 4 * MIB, 16 * MIB)], ids=str)
-def test_memory_is_bounded(sizes):
+def test_memory_is_bounded(sizes, cuts):
+    if SLOW and cuts is not fastcdc_cuts:
+        pytest.skip(SLOW)
     size = 64 * MIB if sizes is not SMALL else 24 * MIB
-    assert peak_bytes(sizes, zeros(size)) < sizes.max + division.DIVIDE_WINDOW_BYTES + MIB
+    assert peak_bytes(sizes, zeros(size), cuts) < sizes.max + division.DIVIDE_WINDOW_BYTES + MIB
 
 
 def test_hoarded_windows_would_be_seen():
@@ -209,8 +231,9 @@ def test_the_papers_sizes_are_the_default():
         (1024, 1024, 1024),
     ],
 )
-def test_sizes_at_the_limits_are_taken_by_the_library_too(sizes):
-    assert [chunk.length for chunk in chunked(b"few", Sizes(*sizes))] == [3]
+@both
+def test_sizes_at_the_limits_are_taken_by_the_library_too(sizes, cuts):
+    assert [chunk.length for chunk in chunked(b"few", Sizes(*sizes), cuts)] == [3]
 
 
 @pytest.mark.parametrize(
