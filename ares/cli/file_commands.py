@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 from blake3 import blake3
@@ -135,10 +135,11 @@ def content_of(path: Path) -> bytes:
 
 
 class AskedKind(NamedTuple):
-    """The kind and the block sizes asked for a new file; None: the usual sizes."""
+    """The kind, the block sizes and the chunking asked for a new file; None: the usual ones."""
 
     atomic: bool = False
     sizes: "Sizes | None" = None
+    chunking: str | None = None
 
 
 async def open_file(
@@ -156,15 +157,14 @@ async def open_file(
     """
     from ares.client.local_copy import LocalName, RememberedBases, cache_directory
     from ares.client.store import ObjectStore
+    from ares.fragment.divide import FASTCDC
 
-    atomic, sizes = kind or AskedKind()
+    asked = kind or AskedKind()
+    given = asked._asdict() | {"chunking": asked.chunking or FASTCDC}
     if domain is None:
-        file, place = manager.file(name, atomic=atomic, sizes=sizes), FILE_DOMAINS + name
+        file, place = manager.file(name, **given), FILE_DOMAINS + name
     else:  # of the class, because a Manager's own files are domains of their own
-        file, place = (
-            ObjectStore.file(await manager.domain(domain), name, atomic=atomic, sizes=sizes),
-            domain,
-        )
+        file, place = ObjectStore.file(await manager.domain(domain), name, **given), domain
     remembered = RememberedBases(
         cache_directory(os.environ) if cached and path is not None else None
     )
@@ -174,13 +174,13 @@ async def open_file(
 
 
 async def check_kind(access: FileAccess, kind: AskedKind) -> None:
-    """Raise :class:`BadInput` if an existing file has another kind or other sizes than asked for.
+    """Raise :class:`BadInput` if an existing file has another kind than asked for.
 
     Without this check the wish would be ignored in silence.
     """
-    atomic, sizes = kind
-    if not atomic and sizes is None:
+    if kind == AskedKind():
         return
+    atomic, sizes, chunking = kind
     try:
         genesis = (access.file.state or await access.file.snapshot()).genesis
     except ObjectNotFound:
@@ -196,6 +196,8 @@ async def check_kind(access: FileAccess, kind: AskedKind) -> None:
             f"the block sizes {stays}: they are min {genesis.sizes.min}, avg "
             f"{genesis.sizes.avg}, max {genesis.sizes.max} bytes"
         )
+    if chunking not in (None, genesis.chunking):
+        raise BadInput(f"the cuts {stays}: they are by {genesis.chunking}, not by {chunking}")
 
 
 def kind(atomic: bool) -> str:
@@ -393,6 +395,14 @@ def put(
     block_min: BlockSize = None,
     block_avg: BlockSize = None,
     block_max: BlockSize = None,
+    chunking: Annotated[
+        Literal["fastcdc", "rabin"] | None,
+        typer.Option(
+            help="How the file is cut into blocks, by FastCDC (the default) or by Rabin "
+            "fingerprints; when the file is made.",
+            show_default=False,
+        ),
+    ] = None,
     mine: Annotated[
         bool,
         typer.Option("--mine", help="Overwrite blocks that other clients changed too."),
@@ -428,7 +438,7 @@ def put(
         raise BadInput(
             f"{save_conflicts} is not a directory to save conflicts in; nothing was sent"
         )
-    asked = AskedKind(atomic, parse_sizes(block_min, block_avg, block_max))
+    asked = AskedKind(atomic, parse_sizes(block_min, block_avg, block_max), chunking)
     begun: list[FileAccess] = []
     unfinished = (
         f"{printable(name)} has its old content, or new content in some blocks and old content "
@@ -469,7 +479,8 @@ def put(
     about: dict[str, object] = {"file": name, "domain": begun[0].domain, "local": str(file)}
     about["bytes"] = source.size_bytes
     if state is not None:
-        about |= {"kind": kind(state.genesis.atomic), "version": str(state.tag)}
+        about |= {"kind": kind(state.genesis.atomic), "chunking": state.genesis.chunking}
+        about["version"] = str(state.tag)
     about |= report_data(report) | {"saved": saved}
     common.report(about, f"{printable(name)}: {_put_sentence(report, source.size_bytes)}")
     if not common.json:
@@ -611,7 +622,7 @@ def files(
         ),
     ] = None,
 ) -> None:
-    """List files: name, size, blocks, kind, and the time of the last write of the block list.
+    """List files: name, size, blocks, kind, chunking, and the last write of the block list.
 
     Without --domain, files that are domains of their own are listed.
     """
@@ -638,14 +649,17 @@ def files(
     found = with_manager(common, use)
     times = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.modified_s)) for one in found]
     rows = [
-        (printable(one.name), size(one.size_bytes), f"{one.blocks}", kind(one.atomic), at)
+        (
+            *(printable(one.name), size(one.size_bytes), f"{one.blocks}"),
+            *(kind(one.atomic), one.chunking, at),
+        )
         for one, at in zip(found, times, strict=True)
     ]
     widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
     lines = [
         (
             f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}} blocks  "
-            f"{row[3]:6}  {row[4]}"
+            f"{row[3]:6}  {row[4]:7}  {row[5]}"
         )
         for row in rows
     ]
@@ -740,6 +754,7 @@ def _stat_data(stat: "FileStat") -> dict[str, object]:
         "bytes": stat.size_bytes,
         "blocks": stat.blocks,
         "kind": kind(stat.atomic),
+        "chunking": stat.chunking,
         "modified_s": stat.modified_s,
         "version": str(stat.version),
     }

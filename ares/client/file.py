@@ -21,6 +21,7 @@ from typing import SupportsIndex, TypeVar
 import msgspec
 from msgspec import Struct
 
+from ares.client.chunking import CUTS
 from ares.client.domain import ObjectDomain
 from ares.client.local_copy import (
     AssemblySink,
@@ -32,9 +33,9 @@ from ares.client.local_copy import (
 from ares.engine.effects import Operation
 from ares.engine.jobs import OperationLabel
 from ares.engine.room import OBJECT_OPERATION_BYTES, UNKNOWN_REPLY_BYTES
-from ares.fragment.block import BlockIds, Genesis, genesis_name
+from ares.fragment.block import BlockIds, Genesis, genesis_name, new_genesis
 from ares.fragment.collect import COLLECT_GRACE_S, fm_collect, fm_remove
-from ares.fragment.divide import Chunk, Content, Divider, Sizes, digest
+from ares.fragment.divide import Chunk, Content, Divider, Sizes, checked_chunking, digest
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import AtomicPut, fm_put
 from ares.fragment.report import Conflict, WriteReport
@@ -64,7 +65,8 @@ ABANDON_S = 5.0
 class FileStat(Struct, frozen=True):
     """Size, kind and version of a file. ``blocks``: the number of blocks with data.
 
-    ``modified_s``: seconds since the epoch, by the clock of the last writer of the genesis block.
+    ``chunking``: the way in which the file is cut, "fastcdc" or "rabin". ``modified_s``: seconds
+    since the epoch, by the clock of the last writer of the genesis block.
     """
 
     name: str
@@ -72,6 +74,7 @@ class FileStat(Struct, frozen=True):
     size_bytes: int
     blocks: int
     atomic: bool
+    chunking: str
     modified_s: int
     version: Tag
 
@@ -92,6 +95,7 @@ class File:
         locate: Callable[[bool], Awaitable[ObjectDomain]],
         atomic: bool,
         sizes: Sizes,
+        chunking: str,
     ) -> None:
         """Make a file object. ``locate(make)`` returns the domain, and creates it if ``make``."""
         genesis_name(name)
@@ -104,6 +108,7 @@ class File:
         self._locate = locate
         self._atomic = atomic
         self._sizes = sizes
+        self._chunking = checked_chunking(chunking)
         self._ids = BlockIds(secrets.randbits(64))
         self._assembled: AssemblySink | None = None
 
@@ -145,7 +150,7 @@ class File:
         genesis, _ = await self._run(
             "stat", lambda blocks: read_genesis(blocks, self.name, self.state), timeout_s=timeout_s
         )
-        copy = LocalCopy(Path(path), genesis.sizes, replacing)
+        copy = LocalCopy(Path(path), genesis.sizes, replacing, CUTS[genesis.chunking])
         try:
             await asyncio.to_thread(copy.open)
             state = await self._load(copy, "read", progress, timeout_s)
@@ -172,7 +177,7 @@ class File:
         for _ in range(WHOLE_RETRIES_MAX):
             base = self.state or await self._base(timeout_s)
             with _opened(data) as source:
-                content = await asyncio.to_thread(source, base.genesis.sizes)
+                content = await asyncio.to_thread(source, base.genesis)
                 make = partial(self._write, base, content, mine)
                 moving = sum(chunk.length for chunk in content.chunks)
                 report, state = await self._run("put", make, True, progress, timeout_s, moving)
@@ -217,7 +222,14 @@ class File:
         used, genesis = sum(1 for part in state.parts if part.length), state.genesis
         store = await self._locate(False)
         return FileStat(
-            self.name, store.name, state.length, used, genesis.atomic, genesis.modified_s, state.tag
+            self.name,
+            store.name,
+            state.length,
+            used,
+            genesis.atomic,
+            genesis.chunking,
+            genesis.modified_s,
+            state.tag,
         )
 
     async def snapshot(self, *, timeout_s: float | None = None) -> FileState:
@@ -313,9 +325,8 @@ class File:
 
     def _new(self, atomic: bool) -> FileState:
         """Return the state of a file to be made."""
-        return FileState(
-            Genesis(self._ids.life(self.name), atomic, self._sizes, None, ()), TAG_ZERO, ()
-        )
+        life = self._ids.life(self.name)
+        return FileState(new_genesis(life, atomic, self._sizes, self._chunking), TAG_ZERO, ())
 
     def _put(self, blocks: Blocks) -> Operation[AtomicPut]:
         """Return a put over :attr:`state`, or over the present file.
@@ -362,13 +373,13 @@ class File:
 
 
 @contextmanager
-def _opened(data: Data) -> Iterator[Callable[[Sizes], Content]]:
-    """Yield the function which cuts ``data`` into chunks.
+def _opened(data: Data) -> Iterator[Callable[[Genesis], Content]]:
+    """Yield the function which cuts ``data`` into the chunks of a file.
 
     Raises :class:`BadInput` for a file that cannot be read.
     """
     if isinstance(data, bytes | bytearray | memoryview):
-        yield lambda sizes: content_of_bytes(data, sizes)
+        yield lambda genesis: content_of_bytes(data, genesis.sizes, CUTS[genesis.chunking])
         return
     if not isinstance(data, str | os.PathLike):
         raise BadInput(
@@ -383,7 +394,9 @@ def _opened(data: Data) -> Iterator[Callable[[Sizes], Content]]:
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise BadInput(f"{os.fspath(data)} is not a regular file; nothing was sent")
-        yield lambda sizes: content_of_file(file, os.fspath(data), sizes)
+        yield lambda genesis: content_of_file(
+            file, os.fspath(data), genesis.sizes, CUTS[genesis.chunking]
+        )
     finally:
         os.close(file)
 
@@ -494,7 +507,8 @@ class FileWriter:
         if self._put is None:
             await self._file._locate(True)
             self._put = await self._run("put", self._file._put)
-            self._divider = Divider(self._put.genesis.sizes)
+            genesis = self._put.genesis
+            self._divider = Divider(genesis.sizes, CUTS[genesis.chunking])
         return self._put
 
     async def _send(self, pieces: Iterable[bytes | None]) -> AtomicPut:

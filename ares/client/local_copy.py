@@ -17,7 +17,16 @@ from blake3 import blake3
 from msgspec import Struct
 
 from ares.fragment.block import KnownBlock
-from ares.fragment.divide import Chunk, Content, Sizes, digest, divide
+from ares.fragment.divide import (
+    FASTCDC,
+    Chunk,
+    Content,
+    Cuts,
+    Sizes,
+    digest,
+    divide,
+    fastcdc_cuts,
+)
 from ares.fragment.read import FileState, Sink
 from ares.model.errors import BadInput
 from ares.platform.environment import CACHE_VARIABLE
@@ -28,14 +37,16 @@ log = logging.getLogger(__name__)
 Replacing = Callable[[int], object]
 
 
-def content_of_bytes(data: bytes | bytearray | memoryview, sizes: Sizes) -> Content:
+def content_of_bytes(
+    data: bytes | bytearray | memoryview, sizes: Sizes, cuts: Cuts = fastcdc_cuts
+) -> Content:
     """Return ``data`` cut into chunks; ``data`` must not change before the write."""
     view = memoryview(data).cast("B")
-    chunks = list(divide(lambda offset, count: bytes(view[offset : offset + count]), sizes))
+    chunks = list(divide(lambda offset, count: bytes(view[offset : offset + count]), sizes, cuts))
     return Content(chunks, lambda chunk: view[chunk.offset : chunk.offset + chunk.length])
 
 
-def content_of_file(file: int, name: str, sizes: Sizes) -> Content:
+def content_of_file(file: int, name: str, sizes: Sizes, cuts: Cuts = fastcdc_cuts) -> Content:
     """Return the content of an open file (a descriptor), cut into chunks.
 
     Loading a chunk which has changed since raises :class:`BadInput`.
@@ -49,7 +60,8 @@ def content_of_file(file: int, name: str, sizes: Sizes) -> Content:
             )
         return data
 
-    return Content(list(divide(lambda offset, count: _read_at(file, offset, count), sizes)), load)
+    chunks = list(divide(lambda offset, count: _read_at(file, offset, count), sizes, cuts))
+    return Content(chunks, load)
 
 
 def _read_at(file: int, offset: int, count: int) -> bytes:
@@ -146,9 +158,16 @@ class LocalCopy(Sink):
     ``replacing`` the present file stays, too.
     """
 
-    def __init__(self, path: Path, sizes: Sizes, replacing: Replacing | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        sizes: Sizes,
+        replacing: Replacing | None = None,
+        cuts: Cuts = fastcdc_cuts,
+    ) -> None:
         self._path = Path(os.path.realpath(path))  # a symbolic link stays a link
         self._sizes = sizes
+        self._cuts = cuts
         self._replacing = replacing
         self._old: int | None = None
         self._found: os.stat_result | None = None
@@ -168,7 +187,7 @@ class LocalCopy(Sink):
             if not stat.S_ISREG(self._found.st_mode):
                 raise BadInput(f"{self._path} is not a regular file; it is as it was")
             self._chunks = list(
-                divide(lambda offset, count: _read_at(old, offset, count), self._sizes)
+                divide(lambda offset, count: _read_at(old, offset, count), self._sizes, self._cuts)
             )
         self._places = {chunk.digest: chunk for chunk in self._chunks}
 
@@ -271,7 +290,13 @@ def _identity(found: os.stat_result | None) -> tuple[int, int, int, int] | None:
 
 
 REMEMBERED_FORMAT = 1
-"""First byte of every entry."""
+"""First byte of an entry of a file by FastCDC."""
+
+CHUNKED_REMEMBERED_FORMAT = 2
+"""First byte of an entry that names another chunking.
+
+Releases that would ignore the name ignore such an entry.
+"""
 
 REMEMBERED_COPIES_MAX = 1000
 REMEMBERED_SUFFIX = ".base"
@@ -294,6 +319,11 @@ class _Entry(Struct, frozen=True, array_like=True):
     copy: LocalName
     state: FileState
     content: bytes = b""
+
+    @property
+    def format(self) -> int:
+        usual = self.state.genesis.chunking == FASTCDC
+        return REMEMBERED_FORMAT if usual else CHUNKED_REMEMBERED_FORMAT
 
 
 _decoder = msgspec.msgpack.Decoder(_Entry)
@@ -368,14 +398,10 @@ class RememberedBases:
             )
             return None
         try:
-            entry = (
-                _decoder.decode(memoryview(data)[1:])
-                if data[:1] == bytes([REMEMBERED_FORMAT])
-                else None
-            )
+            entry = _decoder.decode(memoryview(data)[1:])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             entry = None
-        if entry is None or entry.copy != copy:
+        if entry is None or entry.copy != copy or data[0] != entry.format:
             log.warning(
                 "%s is not an entry of this release and is ignored: the base of %s counts as "
                 "unknown",
@@ -403,7 +429,7 @@ class RememberedBases:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(
                 _entry_path(self._directory, copy),
-                bytes([REMEMBERED_FORMAT]) + msgspec.msgpack.encode(entry),
+                bytes([entry.format]) + msgspec.msgpack.encode(entry),
                 0o600,
             )
             paths = list(self._directory.glob(f"*{REMEMBERED_SUFFIX}"))

@@ -17,7 +17,7 @@ from ares.client.stale_reads import StaleValue, read_stale
 from ares.client.store import ObjectStore, checked_prefix
 from ares.engine.jobs import OperationLabel
 from ares.fragment.block import genesis_name
-from ares.fragment.divide import Sizes
+from ares.fragment.divide import FASTCDC, Sizes
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, ObjectNotFound
 from ares.model.identity import (
@@ -62,13 +62,14 @@ class Manager(DomainDirectory):
         create: Configuration | None = None,
         atomic: bool = False,
         sizes: Sizes | None = None,
+        chunking: str = FASTCDC,
     ) -> File:
         """Return the file ``name``, which is a domain of its own called ``file/NAME``.
 
         See :class:`ares.File`. ``create`` (default: the configuration of `default` at that time),
-        ``atomic`` and ``sizes`` (of blocks) apply when the file is first written. Making a file
-        takes the consensus service. Keep many small files together in one domain: ``(await
-        store.domain("photos")).file(name)``.
+        ``atomic``, ``sizes`` (of blocks) and ``chunking`` ("fastcdc" or "rabin") apply when the
+        file is first written. Making a file takes the consensus service. Keep many small files
+        together in one domain: ``(await store.domain("photos")).file(name)``.
         """
         genesis_name(name)
         domain = FILE_DOMAINS + name
@@ -82,7 +83,7 @@ class Manager(DomainDirectory):
             store, _ = await self.create_domain(domain, create)
             return store
 
-        return File(name, own_domain, atomic, sizes or Sizes())
+        return File(name, own_domain, atomic, sizes or Sizes(), chunking)
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
         """Return the names of files with their own domains that start with ``prefix``, in order."""

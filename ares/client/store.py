@@ -18,7 +18,7 @@ from ares.dap.primitives import DataResult
 from ares.engine.jobs import OperationLabel
 from ares.engine.room import OBJECT_OPERATION_BYTES, SMALL_REPLY_BYTES, UNKNOWN_REPLY_BYTES
 from ares.fragment.block import GENESIS_NAMES
-from ares.fragment.divide import Sizes
+from ares.fragment.divide import FASTCDC, Sizes
 from ares.fragment.shared_memory import list_files
 from ares.model.errors import BadInput, ObjectNotFound
 from ares.model.identity import (
@@ -340,17 +340,24 @@ class ObjectStore(ObjectDomain):
             timeout_s,
         )
 
-    def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
+    def file(
+        self,
+        name: str,
+        *,
+        atomic: bool = False,
+        sizes: Sizes | None = None,
+        chunking: str = FASTCDC,
+    ) -> File:
         """Return the file ``name``, whose blocks are objects of this domain.
 
-        See :class:`ares.File`. ``atomic`` and ``sizes`` (of blocks) apply when the file is first
-        written, and stay.
+        See :class:`ares.File`. ``atomic``, ``sizes`` (of blocks) and ``chunking`` ("fastcdc" or
+        "rabin") apply when the file is first written, and stay.
         """
 
         async def here(create: bool) -> ObjectStore:
             return self
 
-        return File(name, here, atomic, sizes or Sizes())
+        return File(name, here, atomic, sizes or Sizes(), chunking)
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
         """Return the names of the files of this domain that start with ``prefix``, in order."""

@@ -10,16 +10,22 @@ import struct
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from ares.fragment.divide import DIGEST_BYTES, Sizes, digest
+from ares.fragment.divide import DIGEST_BYTES, FASTCDC, Sizes, checked_chunking, digest
 from ares.model.errors import BadBlock, BadInput
 from ares.model.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, ClientId, ObjectName
 from ares.model.numbers import Instant, Word
 from ares.model.tag import TAG_ZERO, Tag
 
 BLOCK_FORMAT = 1
-"""First byte of every block and genesis block."""
+"""First byte of every block, and of the genesis block of a file by FastCDC."""
+
+CHUNKED_FORMAT = 2
+"""First byte of a genesis block that names another chunking.
+
+Releases that would ignore the name refuse this format.
+"""
 
 GENESIS_NAMES = "\0file/"
 BLOCK_NAMES = "\0block/"
@@ -113,7 +119,7 @@ class Genesis(Struct, frozen=True):
     and ``parts`` is a hint, the chain as of those tags. ``atomic``: blocks are written once;
     ``parts`` is the manifest and the truth, and ``retired`` are the blocks dropped by past puts,
     each with the second since the epoch of its drop. ``modified_s`` is in seconds since the epoch;
-    ``base`` as in a block.
+    ``base`` as in a block. ``other_chunking`` is absent from the encoding of a file by FastCDC.
     """
 
     file: BlockId
@@ -124,6 +130,20 @@ class Genesis(Struct, frozen=True):
     retired: tuple[tuple[BlockId, Instant], ...] = ()
     modified_s: Instant = 0
     base: Tag = TAG_ZERO
+    other_chunking: str | UnsetType = field(default=UNSET, name="chunking")
+
+    def __post_init__(self) -> None:
+        checked_chunking(self.chunking)
+
+    @property
+    def chunking(self) -> str:
+        """Return the way in which the file is cut."""
+        return FASTCDC if self.other_chunking is UNSET else self.other_chunking
+
+    @property
+    def format(self) -> int:
+        """Return the first byte of the encoding."""
+        return BLOCK_FORMAT if self.chunking == FASTCDC else CHUNKED_FORMAT
 
 
 _genesis_decoder = msgspec.msgpack.Decoder(Genesis)
@@ -166,9 +186,15 @@ def decode_block(value: bytes, name: str) -> Block:
     )
 
 
+def new_genesis(file: BlockId, atomic: bool, sizes: Sizes, chunking: str = FASTCDC) -> Genesis:
+    """Return the genesis block of a file without blocks."""
+    other = UNSET if chunking == FASTCDC else chunking
+    return Genesis(file, atomic, sizes, None, (), other_chunking=other)
+
+
 def encode_genesis(genesis: Genesis) -> bytes:
     """Return the value of the genesis block's object."""
-    return bytes([BLOCK_FORMAT]) + msgspec.msgpack.encode(genesis)
+    return bytes([genesis.format]) + msgspec.msgpack.encode(genesis)
 
 
 def decode_genesis(value: bytes, name: str) -> Genesis:
@@ -176,24 +202,30 @@ def decode_genesis(value: bytes, name: str) -> Genesis:
 
     Raises :class:`BadBlock` naming the object ``name``.
     """
-    _check_format(value, name)
+    _check_format(value, name, CHUNKED_FORMAT)
     try:
-        return _genesis_decoder.decode(memoryview(value)[1:])
+        genesis = _genesis_decoder.decode(memoryview(value)[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadBlock(name, f"not a genesis block: {error}") from error
-
-
-def _check_format(value: bytes, name: str) -> None:
-    if not value:
-        raise BadBlock(name, "no bytes at all")
-    if value[0] > BLOCK_FORMAT:
+        raise BadBlock(name, f"not a genesis block that this program reads: {error}") from error
+    if value[0] != genesis.format:
         raise BadBlock(
             name,
-            f"format {value[0]}, and this program reads up to {BLOCK_FORMAT}: use a newer "
-            "release of ares",
+            f"format {value[0]} with the chunking {genesis.chunking}, which no program writes",
         )
-    if value[0] != BLOCK_FORMAT:
-        raise BadBlock(name, f"it begins with {value[0]}, which is no format of a block")
+    return genesis
+
+
+def _check_format(value: bytes, name: str, latest: int = BLOCK_FORMAT) -> None:
+    if not value:
+        raise BadBlock(name, "no bytes at all")
+    if value[0] > latest:
+        raise BadBlock(
+            name,
+            f"format {value[0]}, and this program reads up to {latest}: use a newer release of "
+            "ares",
+        )
+    if not value[0]:
+        raise BadBlock(name, "it begins with 0, which is no format of a block")
 
 
 def genesis_name(file_name: str) -> ObjectName:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ares.fragment.block import (
     BLOCK_FORMAT,
+    CHUNKED_FORMAT,
     HEADER_BYTES,
     Block,
     BlockId,
@@ -25,9 +26,10 @@ from ares.fragment.block import (
     encode_block,
     encode_genesis,
     genesis_name,
+    new_genesis,
     parse_block_name,
 )
-from ares.fragment.divide import DIGEST_BYTES, Sizes
+from ares.fragment.divide import DIGEST_BYTES, RABIN, Sizes
 from ares.model.errors import BadBlock, BadInput
 from ares.model.identity import KEY_BYTES_MAX
 from ares.model.numbers import INSTANT_MAX
@@ -55,8 +57,10 @@ genesis_blocks = st.builds(
     st.lists(st.tuples(ids, seconds), max_size=3).map(tuple),
     seconds,
     tags,
+    st.sampled_from([msgspec.UNSET, RABIN]),
 )
-EMPTY = Genesis(BlockId(1, 2), False, Sizes(), None, ())
+EMPTY = new_genesis(BlockId(1, 2), False, Sizes())
+BY_RABIN = new_genesis(BlockId(1, 2), False, Sizes(), RABIN)
 
 
 @given(next=st.none() | ids, base=tags, created_s=seconds, data=st.binary(max_size=100))
@@ -87,6 +91,9 @@ def test_a_genesis_block_comes_back(genesis):
     assert decode_genesis(encode_genesis(genesis), "g") == genesis
 
 
+KNOWN = KnownBlock(BlockId(3, 4), Tag(5, 6), 7, bytes(DIGEST_BYTES))
+
+
 def test_a_genesis_block_of_many_parts():
     many = tuple(
         KnownBlock(
@@ -107,7 +114,9 @@ def test_a_genesis_block_of_many_parts():
 DECODERS = [
     (decode_block, encode_block(Block(BlockId(1, 2), Tag(3, 4), 5, b"data"))),
     (decode_genesis, encode_genesis(EMPTY)),
+    (decode_genesis, encode_genesis(BY_RABIN)),
 ]
+LATEST = {decode_block: BLOCK_FORMAT, decode_genesis: CHUNKED_FORMAT}
 
 
 @pytest.mark.parametrize(("decode", "value"), DECODERS)
@@ -115,7 +124,7 @@ def test_what_cannot_be_read_names_the_object(decode, value):
     for bad, told in [
         (b"", "no bytes"),
         (b"\0" + value[1:], "begins with 0"),
-        (bytes([BLOCK_FORMAT + 1]) + value[1:], "use a newer release"),
+        (bytes([LATEST[decode] + 1]) + value[1:], "use a newer release"),
     ]:
         with pytest.raises(BadBlock, match=told) as raised:
             decode(bad, "\0file/x")
@@ -136,6 +145,8 @@ def test_any_bytes_are_a_block_or_refused(rest):
     for decode in (decode_block, decode_genesis):
         with contextlib.suppress(BadBlock):
             decode(bytes([BLOCK_FORMAT]) + rest, "b")
+    with contextlib.suppress(BadBlock):
+        decode_genesis(bytes([CHUNKED_FORMAT]) + rest, "b")
 
 
 def test_a_flag_that_no_writer_writes_is_refused():
@@ -164,6 +175,51 @@ def test_a_genesis_block_that_makes_no_sense_is_refused(field, bad):
     assert decode_genesis(good, "g").parts[0].length == 5
     with pytest.raises(BadBlock, match="not a genesis block"):
         decode_genesis(bytes([BLOCK_FORMAT]) + msgspec.msgpack.encode(fields | {field: bad}), "g")
+
+
+def test_a_file_by_fastcdc_has_the_bytes_of_earlier_releases():
+    assert encode_genesis(EMPTY) == bytes([1]) + msgspec.msgpack.encode(
+        {
+            "file": [1, 2],
+            "atomic": False,
+            "sizes": [524288, 524288, 1048576],
+            "first": None,
+            "parts": [],
+            "retired": [],
+            "modified_s": 0,
+            "base": [0, 0],
+        }
+    )
+    assert new_genesis(BlockId(1, 2), False, Sizes(), "fastcdc") == EMPTY
+
+
+def test_another_chunking_is_in_a_format_that_earlier_releases_refuse():
+    """Releases up to 0.1 read format 1 of both kinds of blocks, and no other."""
+    value = encode_genesis(BY_RABIN)
+    assert value == b"\2" + msgspec.msgpack.encode(
+        msgspec.msgpack.decode(encode_genesis(EMPTY)[1:]) | {"chunking": "rabin"}
+    )
+    assert (EMPTY.chunking, BY_RABIN.chunking) == ("fastcdc", "rabin")
+    changed = msgspec.structs.replace(BY_RABIN, modified_s=5, parts=(KNOWN,))
+    assert decode_genesis(encode_genesis(changed), "g").chunking == "rabin"
+    with pytest.raises(BadBlock, match="reads up to 1: use a newer release of ares"):
+        decode_block(value, "g")
+
+
+@pytest.mark.parametrize(
+    ("format", "chunking", "told"),
+    [
+        (2, {"chunking": "gear"}, "has no chunking 'gear', only fastcdc and rabin"),
+        (2, {"chunking": "g" * 10_000}, "has no chunking 'g{40}', only"),
+        (2, {"chunking": 7}, "Expected `str`"),
+        (2, {}, "format 2 with the chunking fastcdc, which no program writes"),
+        (1, {"chunking": "rabin"}, "format 1 with the chunking rabin, which no program writes"),
+    ],
+)
+def test_an_unknown_chunking_is_refused_by_name(format, chunking, told):
+    fields = msgspec.msgpack.decode(encode_genesis(EMPTY)[1:]) | chunking
+    with pytest.raises(BadBlock, match=told):
+        decode_genesis(bytes([format]) + msgspec.msgpack.encode(fields), "g")
 
 
 def test_ids_as_text_and_in_order():

@@ -8,9 +8,15 @@ import msgspec
 import pytest
 
 from ares.client import local_copy as remembered
-from ares.client.local_copy import REMEMBERED_FORMAT, LocalName, RememberedBases, cache_directory
-from ares.fragment.block import BlockId, Genesis, KnownBlock
-from ares.fragment.divide import Sizes
+from ares.client.local_copy import (
+    CHUNKED_REMEMBERED_FORMAT,
+    REMEMBERED_FORMAT,
+    LocalName,
+    RememberedBases,
+    cache_directory,
+)
+from ares.fragment.block import BlockId, Genesis, KnownBlock, new_genesis
+from ares.fragment.divide import RABIN, Sizes
 from ares.fragment.read import FileState
 from ares.model.tag import Tag
 
@@ -45,6 +51,11 @@ def cache(tmp_path: Path) -> RememberedBases:
     return RememberedBases(tmp_path / "not/there yet")
 
 
+def by_rabin(number: int = 1) -> FileState:
+    genesis = new_genesis(BlockId(7, 99), False, Sizes(), RABIN)
+    return msgspec.structs.replace(state(number), genesis=genesis)
+
+
 def entry(tmp_path: Path) -> Path:
     [path] = (tmp_path / "not/there yet").iterdir()
     return path
@@ -55,6 +66,25 @@ def test_what_was_kept_is_recalled_by_another_run(cache: RememberedBases, tmp_pa
     cache.remember(COPY, state(1))
     cache.remember(COPY, state(2))
     assert RememberedBases(tmp_path / "not/there yet").recall(COPY) == state(2)
+
+
+def test_a_base_by_rabin_is_in_a_format_that_earlier_releases_ignore(
+    cache: RememberedBases, tmp_path: Path
+) -> None:
+    cache.remember(COPY, by_rabin())
+    assert cache.recall(COPY) == by_rabin()
+    path = entry(tmp_path)
+    data = path.read_bytes()
+    assert data[0] == CHUNKED_REMEMBERED_FORMAT
+    for bad in (
+        bytes([REMEMBERED_FORMAT]) + data[1:],
+        data.replace(b"\xa5rabin", b"\xa5other"),
+    ):
+        assert bad != data
+        path.write_bytes(bad)
+        assert cache.recall(COPY) is None
+    cache.remember(COPY, state())
+    assert path.read_bytes()[0] == REMEMBERED_FORMAT
 
 
 def test_what_was_in_the_copy_is_known_until_it_is_not(cache: RememberedBases) -> None:

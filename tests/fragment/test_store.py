@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.fragment.divide import Sizes
+from ares.client.chunking import CUTS
+from ares.client.local_copy import content_of_bytes
+from ares.fragment.divide import FASTCDC, RABIN, Sizes
 from ares.fragment.report import CHANGED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, FileChanged, ObjectNotFound, Unavailable
@@ -230,6 +232,54 @@ async def test_a_put_without_a_quorum_says_what_became_of_it(cluster):
     cluster.restart("s0", "s1")
     assert not (await file.write(data[:1000] + b"x" + data[1001:])).conflicts
     assert await file.read() == data[:1000] + b"x" + data[1001:]
+
+
+def expected_parts(data, chunking):
+    chunks = content_of_bytes(data, SIZES, CUTS[chunking]).chunks
+    return [(chunk.length, chunk.digest) for chunk in chunks]
+
+
+async def parts(cluster):
+    state = await (await store(cluster)).file("f").snapshot()
+    return [(part.length, part.digest) for part in state.parts if part.length]
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+async def test_a_file_keeps_its_chunking(cluster, tmp_path, atomic):
+    data = noise(7, 50_000)
+    ours = (await store(cluster)).file("f", atomic=atomic, sizes=SIZES, chunking=RABIN)
+    await ours.write(data)
+    assert expected_parts(data, RABIN) != expected_parts(data, FASTCDC)
+    assert await parts(cluster) == expected_parts(data, RABIN)
+    theirs = (await store(cluster)).file("f")
+    assert (await theirs.stat()).chunking == RABIN
+    (tmp_path / "copy").write_bytes(data)
+    moved = []
+    assert not await theirs.read_into(tmp_path / "copy", progress=moved.append)
+    assert moved[-1].moved_bytes == 0
+    edited = data[:25_000] + b"an edit" + data[25_000:]
+    (tmp_path / "copy").write_bytes(edited)
+    report = await theirs.write(tmp_path / "copy")
+    assert 1 <= report.modified + report.inserted <= 5
+    assert await parts(cluster) == expected_parts(edited, RABIN)
+    state = await ours.snapshot()
+    assert await ours.read_range(state, 24_990, 25_010) == edited[24_990:25_010]
+    async with ours.writer() as writer:
+        await writer.write(edited[:100])
+        await writer.write(edited[100:] + data)
+    assert await parts(cluster) == expected_parts(edited + data, RABIN)
+    await ours.collect(0)
+    assert await ours.read() == edited + data
+    await theirs.delete()
+    await theirs.write(data)
+    assert (await theirs.stat()).chunking == FASTCDC
+
+
+async def test_a_chunking_that_does_not_exist_is_refused(cluster):
+    domain = await store(cluster)
+    for bad in ("gear", 5, None):
+        with pytest.raises(BadInput, match=f"no chunking {bad!r}, only fastcdc and rabin"):
+            domain.file("f", chunking=bad)
 
 
 async def test_collect_and_progress(cluster):

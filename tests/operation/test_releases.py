@@ -155,18 +155,20 @@ def test_the_dump_of_a_consensus_member(tmp_path, monkeypatch):
 
 
 def test_a_block_of_a_file():
-    for decode in (block.decode_block, block.decode_genesis):
+    for decode, latest in ((block.decode_block, 1), (block.decode_genesis, 2)):
         with pytest.raises(
-            BadBlock, match="format 2, and this program reads up to 1: use a newer release of ares"
+            BadBlock,
+            match=f"format {latest + 1}, and this program reads up to {latest}: use a newer "
+            "release of ares",
         ):
-            decode(bytes([block.BLOCK_FORMAT + 1]) + b"anything", "f")
+            decode(bytes([latest + 1]) + b"anything", "f")
 
 
 def test_what_a_copy_was_made_from(tmp_path, caplog):
     """A newer entry is skipped with a notice: no data is lost."""
     copy = remembered.LocalName(b"c", "d", "f", b"/x")
     path = remembered._entry_path(tmp_path, copy)
-    path.write_bytes(bytes([remembered.REMEMBERED_FORMAT + 1]) + b"anything")
+    path.write_bytes(bytes([remembered.CHUNKED_REMEMBERED_FORMAT + 1]) + b"anything")
     assert remembered.RememberedBases(tmp_path).recall(copy) is None
     assert "is not an entry of this release and is ignored" in caplog.text
     assert path.exists()

@@ -302,9 +302,30 @@ def test_what_a_file_is_stays(cli: Cli, tmp_path: Path) -> None:
     for words, why in (
         (["--atomic"], "it is a shared file, not an atomic one"),
         (["--block-avg", "4M"], "they are min 1024, avg 2048, max 8192 bytes"),
+        (["--chunking", "rabin"], "they are by fastcdc, not by rabin"),
     ):
         for more in ([], ["--no-cache"]):
             assert why in cli.fails(2, "put", ann.path, "kind", *words, *more)
+
+
+def test_a_file_by_rabin_fingerprints(cli: Cli, tmp_path: Path) -> None:
+    ann, bob = (Copy(cli, tmp_path / name, "by/rabin") for name in ("ann.bin", "bob.bin"))
+    ann.path.write_bytes(content())
+    assert ann.put("--chunking", "rabin", *SMALL_BLOCKS)["chunking"] == "rabin"
+    bob.get()
+    data = bob.edit(100_000, b"edited")
+    again = bob.put()
+    assert (again["chunking"], again["modified"] + again["inserted"] <= 2) == ("rabin", True)
+    got = ann.get()
+    assert (ann.path.read_bytes(), got["moved_blocks"] <= 2) == (data, True)
+    assert ann.put("--chunking", "rabin")["moved_bytes"] == 0
+    assert "they are by rabin, not by fastcdc" in cli.fails(
+        2, "put", ann.path, "by/rabin", "--chunking", "fastcdc", "--no-cache"
+    )
+    assert [one["chunking"] for one in cli.json("files", "by/rabin")["files"]] == ["rabin"]
+    assert cli.ok("files", "by/rabin").decode().split()[5:7] == ["shared", "rabin"]
+    assert cli.run("put", ann.path, "by/gear", "--chunking", "gear").returncode == 2
+    assert cli.json("files", "by/gear") == {"files": []}
 
 
 def test_put_and_get_through_streams(cli: Cli, tmp_path: Path) -> None:
@@ -403,7 +424,9 @@ def test_listing_and_deleting(cli: Cli, tmp_path: Path) -> None:
     )
     assert (b["file"], b["bytes"], b["blocks"], b["kind"]) == ("list/b", 1, 1, "atomic")
     first, second = cli.ok("files", "list/").decode().splitlines()
-    assert first.split()[:6] == ["list/a", "195.3", "KiB", str(blocks), "blocks", "shared"]
+    assert first.split()[:7] == [
+        *("list/a", "195.3", "KiB", str(blocks), "blocks", "shared", "fastcdc")
+    ]
     assert second.split()[:6] == ["list/b", "1", "byte", "1", "blocks", "atomic"]
     assert cli.ok("rm", "list/a") == b"list/a: deleted\n"
     assert [one["file"] for one in cli.json("files", "list/")["files"]] == ["list/b"]
