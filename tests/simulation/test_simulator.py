@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ares.fragment.divide import CHUNKINGS
 from ares.platform.interpreter import python
 from ares.testing.sim.plan import OBJECT_SCENARIOS, SimPlan, draw
 from ares.testing.sim.run import run_plan, shrink
@@ -30,6 +31,17 @@ def test_fixed_seeds_are_clean(scenario, seeds):
         assert verdict.violation is None, (
             f"python -P -m ares.testing.sim --scenario {scenario} --seed {seed} --story"
         )
+
+
+def test_files_are_cut_in_every_way(monkeypatch):
+    seen = set()
+    monkeypatch.setattr(
+        "ares.testing.sim.run.judge_files",
+        lambda chronicle: seen.update(genesis.chunking for *_, genesis in chronicle.geneses()),
+    )
+    for seed in FEW_SEEDS:
+        run_plan(draw(seed, "files"))
+    assert seen == set(CHUNKINGS)
 
 
 @pytest.mark.parametrize("path", ONCE_FAILED, ids=lambda path: path.stem)

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from ares.client.chunking import CUTS
 from ares.dap.primitives import DataResult
 from ares.engine.effects import Operation
 from ares.fragment.block import (
@@ -26,9 +27,10 @@ from ares.fragment.block import (
     block_name,
     decode_block,
     decode_genesis,
+    new_genesis,
 )
 from ares.fragment.collect import fm_collect, fm_remove
-from ares.fragment.divide import Content, Sizes, digest, divide
+from ares.fragment.divide import CHUNKINGS, Content, Sizes, digest, divide
 from ares.fragment.read import FileState, Sink, fm_read
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WriteReport
@@ -327,13 +329,17 @@ class BlockSink(Sink):
 
 
 class Files:
-    """The files of the client ``name``; ``number`` makes the client's blocks and tokens unique."""
+    """The files of the client ``name``; ``number`` makes the client's blocks and tokens unique.
+
+    Clients of odd numbers make files by Rabin fingerprints.
+    """
 
     def __init__(
         self, name: str, number: int, view: View, world: SimWorld, chronicle: FileChronicle
     ) -> None:
         self._name = name
         self._number = number
+        self._chunking = CHUNKINGS[number % len(CHUNKINGS)]
         self._view = view
         self._world = world
         self._chronicle = chronicle
@@ -385,16 +391,16 @@ class Files:
         operation, blocks = self._open("put", file, step.mine)
         held = self._held.get(file)
         if held is None:
-            base = FileState(
-                Genesis(self._ids.life(file), file.startswith(ATOMIC_FILE), FILE_SIZES, None, ()),
-                TAG_ZERO,
-                (),
+            genesis = new_genesis(
+                self._ids.life(file), file.startswith(ATOMIC_FILE), FILE_SIZES, self._chunking
             )
+            base = FileState(genesis, TAG_ZERO, ())
             held, change = FileCopy(base, b"", {}), msgspec.structs.replace(change, kind="rewrite")
         self._puts += 1
         put = self._puts
         wanted = apply(change, held.content, lambda count: make_tokens(self._number, put, count))
-        operation.base, operation.wanted, content = held.state, wanted, content_of(wanted)
+        operation.base, operation.wanted = held.state, wanted
+        content = content_of(wanted, held.state.genesis.chunking)
         write = fm_put if held.state.genesis.atomic else fm_update
         report, state = yield from write(
             FileTarget(blocks, file, self._ids, self._now_s()), held.state, content, mine=step.mine
@@ -438,9 +444,10 @@ class Files:
         return operation
 
 
-def content_of(data: bytes) -> Content:
+def content_of(data: bytes, chunking: str) -> Content:
     """Cut ``data`` into chunks."""
-    chunks = list(divide(lambda offset, count: data[offset : offset + count], FILE_SIZES))
+    cuts = CUTS[chunking]
+    chunks = list(divide(lambda offset, count: data[offset : offset + count], FILE_SIZES, cuts))
     return Content(chunks, lambda chunk: data[chunk.offset : chunk.offset + chunk.length])
 
 

@@ -210,7 +210,7 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
     assert operation.state is not None
     conflicts = operation.report.conflicts
     before = {part.digest for part in base.parts if part.length}
-    chunks = content_of(wanted).chunks
+    chunks = content_of(wanted, base.genesis.chunking).chunks
     there = {part.digest for part in operation.state.parts}
     for chunk in chunks:
         told = any(
@@ -533,13 +533,14 @@ def _judge_tokens(chronicle: FileChronicle, puts: list[FileOperation], content: 
 
 def _in_new_chunks(base: FileState, wanted: bytes) -> set[bytes]:
     known = {part.digest for part in base.parts}
-    new = [chunk for chunk in content_of(wanted).chunks if chunk.digest not in known]
+    chunks = content_of(wanted, base.genesis.chunking).chunks
+    new = [chunk for chunk in chunks if chunk.digest not in known]
     return {token for chunk in new for token in _around(wanted, chunk.offset, chunk.length)}
 
 
 def _touched(base: FileState, wanted: bytes) -> set[BlockId]:
     """Return the blocks that a put was to change."""
-    kept = {chunk.digest for chunk in content_of(wanted).chunks}
+    kept = {chunk.digest for chunk in content_of(wanted, base.genesis.chunking).chunks}
     return {part.id for part in base.parts if part.digest not in kept}
 
 
