@@ -163,8 +163,8 @@ async def test_users_at_both_sites_leave_it_where_it_is(cluster: InprocCluster) 
         piloted.users("nantes")
         piloted.users("rennes")
         await until(lambda: piloted.told.decision in (following.FOLLOW_EVEN, following.FOLLOW_HERE))
-        await asyncio.sleep(2)
-        assert piloted.told.decision in (following.FOLLOW_EVEN, following.FOLLOW_HERE)
+        await asyncio.sleep(2)  # in which a busy machine may make the users look idle
+        assert piloted.told.site == "nantes"
     assert (await (await manager.domain("photos")).current()).index == 0
 
 
