@@ -28,6 +28,7 @@ from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DomainName, ServerId
 from ares.model.messages import USAGES_MAX, Description, FollowReport, Usage
+from ares.model.numbers import plural
 from ares.platform import tasks
 from ares.reconfig.mover import MoveOptions
 from ares.reconfig.reconfigure import ReconfigurationResult, advance
@@ -314,7 +315,11 @@ class FollowPatrol:
             "bytes": result.bytes,
         }
         log.info(
-            "domain %s is at %s, %d objects moved", domain, decision.to, result.moved, extra=more
+            "domain %s is at %s, %s moved",
+            domain,
+            decision.to,
+            plural(result.moved, "object"),
+            extra=more,
         )
 
 

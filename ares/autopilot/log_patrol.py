@@ -36,6 +36,7 @@ from ares.model.identity import (
     DomainName,
     ServerId,
 )
+from ares.model.numbers import plural
 from ares.platform import tasks
 
 LOOKS = 4
@@ -138,7 +139,7 @@ class LogPatrol:
             )
         return (
             "; ".join(filter(None, [*told, self._reformed, self._moved]))
-            or f"watches {len(self._logs)} log{'s' if len(self._logs) > 1 else ''}"
+            or f"watches {plural(len(self._logs), 'log')}"
         )
 
     def _named(self, chosen: Callable[[_WatchedLog], bool]) -> str:

@@ -18,6 +18,7 @@ from ares.autopilot.lookout import Lookout
 from ares.client.mirrors import is_removed, list_mirrors, opened
 from ares.cluster.tables import AutopilotSettings
 from ares.model.errors import AresError
+from ares.model.numbers import plural
 from ares.platform import tasks
 from ares.reconfig.throttle import Throttle
 from ares.registers.mirroring import MirrorName, empty
@@ -88,7 +89,7 @@ class MirrorPatrol:
         oldest = (
             "none complete yet" if not ages else f"the oldest complete as of {max(ages):.0f} s ago"
         )
-        return f"{len(followed)} mirror{'s' if len(followed) > 1 else ''}, {oldest}"
+        return f"{plural(len(followed), 'mirror')}, {oldest}"
 
     async def run(self) -> None:
         """List the mirrors and begin the passes that are due, until cancelled."""
@@ -160,10 +161,7 @@ class MirrorPatrol:
             mirror, time.time(), self._throttle, timeout_s=MIRROR_STALL_S
         )
         if copied.failed:
-            return (
-                f"{copied.failed} object{'s' if copied.failed > 1 else ''} could not be copied: "
-                f"{copied.why}"
-            )
+            return f"{plural(copied.failed, 'object')} could not be copied: {copied.why}"
         if copied.objects:
             log.debug(
                 "the mirror of %s got %d objects, %d bytes", each, copied.objects, copied.bytes

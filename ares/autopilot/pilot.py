@@ -50,6 +50,7 @@ from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY_PREFIX, ConfigurationId, DomainName, ServerId
 from ares.model.messages import FollowReport
+from ares.model.numbers import plural
 from ares.platform import tasks
 from ares.reconfig.mover import MoveOptions, Progress
 from ares.reconfig.reconfigure import ReconfigurationResult
@@ -182,7 +183,11 @@ class Bulletin:
             "bytes": result.bytes,
         }
         log.info(
-            "done: %s in domain %s, %d objects moved", action, domain, result.moved, extra=more
+            "done: %s in domain %s, %s moved",
+            action,
+            domain,
+            plural(result.moved, "object"),
+            extra=more,
         )
 
     def trouble(self, why: str, domain: DomainName) -> None:
@@ -211,7 +216,7 @@ class Bulletin:
 def _named(domains: Sequence[DomainName]) -> str:
     shown = ", ".join(domains[:DOMAINS_NAMED_MAX])
     more = len(domains) - DOMAINS_NAMED_MAX
-    return f"{shown} and {more} more domain{'s' if more > 1 else ''}" if more > 0 else shown
+    return f"{shown} and {plural(more, 'more domain')}" if more > 0 else shown
 
 
 def _now() -> str:

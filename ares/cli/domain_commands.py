@@ -14,6 +14,7 @@ from ares.cli.terminal import printable, progress_bar, size
 from ares.model.configuration import DELTA_DEFAULT, Algorithm, Configuration
 from ares.model.errors import AresError, BadInput, ConfigurationRefused, ObjectsStuck
 from ares.model.identity import DEFAULT_DOMAIN, MIRROR_DOMAINS, shown
+from ares.model.numbers import plural
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -239,7 +240,7 @@ def ls(
         ]
     if counted:
         lines.append(
-            f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists "
+            f"and {plural(counted, 'domain')} of single files: --all lists "
             "them, `ares-cli files` lists the files"
         )
     told = [
@@ -607,7 +608,7 @@ def _told(result: "ReconfigurationResult") -> str:
         )
     lines = [
         (
-            f"  done: {result.moved} objects moved ({size(result.bytes)}){there}; index "
+            f"  done: {plural(result.moved, 'object')} moved ({size(result.bytes)}){there}; index "
             f"{result.configuration.index}"
         )
     ]

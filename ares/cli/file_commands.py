@@ -30,6 +30,7 @@ from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import Show, parse_seconds, parse_size, printable, progress_bar, size
 from ares.model.errors import AresError, BadInput, ObjectNotFound
 from ares.model.identity import FILE_DOMAINS
+from ares.model.numbers import plural
 from ares.platform.replacement import COPY_BYTES
 
 if TYPE_CHECKING:
@@ -743,7 +744,7 @@ def collect(
     total = sum(collected.values())
     common.report(
         {"grace_s": grace_s, "domains": collected},
-        f"{total} block{'' if total == 1 else 's'} deleted in {len(collected)} domains",
+        f"{plural(total, 'block')} deleted in {plural(len(collected), 'domain')}",
     )
 
 

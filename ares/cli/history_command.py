@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from ares.cli.options import SharedOptions
 from ares.cli.terminal import printable
 from ares.model.errors import BadInput
+from ares.model.numbers import plural
 
 if TYPE_CHECKING:
     from ares.testing.verify.coverability import CoverabilityReport, Fork
@@ -104,10 +105,10 @@ def _check_log_history(common: SharedOptions, file: Path, data_read: bytes, tags
         "logs": report.logs,
         "violations": to_builtins(report.violations),
     }
-    what = f"{report.operations} operations on {report.logs} logs"
+    what = f"{plural(report.operations, 'operation')} on {plural(report.logs, 'log')}"
     lines = [f"a log can show this: {what}"]
     if not report.ok:
-        lines = [f"NO log can show this: {what}; {len(report.violations)} contradictions"]
+        lines = [f"NO log can show this: {what}; {plural(len(report.violations), 'contradiction')}"]
         lines += [violation.describe() for violation in report.violations[:VIOLATIONS_SHOWN_MAX]]
         if len(report.violations) > VIOLATIONS_SHOWN_MAX:
             lines.append(
@@ -119,14 +120,14 @@ def _check_log_history(common: SharedOptions, file: Path, data_read: bytes, tags
 
 
 def _verdict(report: "HistoryReport") -> list[str]:
-    what = f"{report.operations} operations on {report.keys} keys"
+    what = f"{plural(report.operations, 'operation')} on {plural(report.keys, 'key')}"
     if report.ok:
         return [f"linearizable: {what}"]
     undecided = [one.describe() for one in report.undecided]
     if not report.violations:
         return [f"undecided: {what}, no contradiction found", *undecided]
     return [
-        f"NOT linearizable: {what}; {len(report.violations)} contradictions",
+        f"NOT linearizable: {what}; {plural(len(report.violations), 'contradiction')}",
         *_listed(report.violations),
         *undecided,
     ]
@@ -138,7 +139,10 @@ def _tag_verdict(disorder: "list[Violation]", untagged: int) -> list[str]:
     )
     if not disorder:
         return [f"tags in order{skipped}"]
-    return [f"tags NOT in order: {len(disorder)} contradictions{skipped}", *_listed(disorder)]
+    return [
+        f"tags NOT in order: {plural(len(disorder), 'contradiction')}{skipped}",
+        *_listed(disorder),
+    ]
 
 
 def _cover_verdict(report: "CoverabilityReport") -> list[str]:
@@ -147,12 +151,12 @@ def _cover_verdict(report: "CoverabilityReport") -> list[str]:
         if report.unjudged
         else ""
     )
-    what = f"{report.operations} operations on {report.keys} keys with versions"
+    what = f"{plural(report.operations, 'operation')} on {plural(report.keys, 'key')} with versions"
     told = (
         [
             (
-                f"{len(report.forks)} forks, where concurrent writes covered one version, which is "
-                "allowed:"
+                f"{plural(len(report.forks), 'fork')}, where concurrent writes covered one "
+                "version, which is allowed:"
             ),
             *_listed(report.forks),
         ]
@@ -162,7 +166,7 @@ def _cover_verdict(report: "CoverabilityReport") -> list[str]:
     if report.ok:
         return [f"weakly coverable: {what}{skipped}", *told]
     return [
-        f"NOT weakly coverable: {what}; {len(report.violations)} contradictions{skipped}",
+        f"NOT weakly coverable: {what}; {plural(len(report.violations), 'contradiction')}{skipped}",
         *_listed(report.violations),
         *told,
     ]

@@ -24,6 +24,7 @@ from ares.model.messages import (
     SetLogLevel,
     Upkeep,
 )
+from ares.model.numbers import plural
 from ares.model.quorum import NO_ANSWER
 from ares.platform.loop import run
 
@@ -175,7 +176,7 @@ async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[Serve
             "verifying",
             math.ceil(done / 2**20),
             math.ceil(total / 2**20),
-            f"MiB, {len(waiting)} servers",
+            f"MiB, {plural(len(waiting), 'server')}",
         )
         await asyncio.sleep(UPKEEP_LOOK_S)
         for id, reply in (await ask(waiting, False)).items():
@@ -198,24 +199,24 @@ def _sentence(reply: Reply) -> str:
         return _complaint(reply)
     said = f"{size(reply.checked_bytes)} verified"
     if reply.damaged:
-        said += f"; {_count(reply.damaged, 'file')} damaged" + (
+        said += f"; {plural(reply.damaged, 'file')} damaged" + (
             "" if reply.leaving else ", and written anew"
         )
     if reply.repaired:
         said += (
-            f"; {_count(reply.repaired, 'element')} repaired from other servers since the "
+            f"; {plural(reply.repaired, 'element')} repaired from other servers since the "
             "server's start"
         )
     if reply.quarantined:
         said += (
-            f"; {_count(reply.quarantined, 'element')} not repaired yet: too few other servers "
+            f"; {plural(reply.quarantined, 'element')} not repaired yet: too few other servers "
             "have their elements. The server goes on trying"
         )
     if reply.leaving:
         said += "; its disk is full, and damaged files are written anew only when there is room"
     if reply.in_logs:
         said += (
-            f"; {_count(reply.in_logs, 'file')} of logs damaged: reads get these entries from "
+            f"; {plural(reply.in_logs, 'file')} of logs damaged: reads get these entries from "
             "other servers, and the next start will refuse the file"
         )
     return (
@@ -223,10 +224,6 @@ def _sentence(reply: Reply) -> str:
         if reply.damaged or reply.in_logs or reply.quarantined or reply.repaired
         else f"{said}, nothing is damaged"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _complaint(reply: Reply) -> str:

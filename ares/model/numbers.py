@@ -40,6 +40,11 @@ def shown_number(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."
 
 
+def plural(number: int, noun: str, ending: str = "s") -> str:
+    """Return the number and the noun, with the ``ending`` of a plural unless the number is 1."""
+    return f"{number} {noun}{'' if number == 1 else ending}"
+
+
 # -- from peers ------------------------------------------------------------------------------------
 
 POSITION_MAX = 2**63 - 1

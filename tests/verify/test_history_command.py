@@ -38,14 +38,14 @@ def history(tmp_path):
 
 def test_a_linearizable_history_passes(history, capsys):
     assert run(["check-history", history(RIGHT)]) == 0
-    assert capsys.readouterr().out == "linearizable: 2 operations on 1 keys\n"
+    assert capsys.readouterr().out == "linearizable: 2 operations on 1 key\n"
 
 
 def test_a_wrong_history_shows_the_operations_at_odds(history, capsys):
     assert run(["check-history", history(STALE)]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith(
-        "NOT linearizable: 4 operations on 2 keys; 1 contradictions\n"
+        "NOT linearizable: 4 operations on 2 keys; 1 contradiction\n"
         "key 'k': 'a' must come before 'b'"
     )
     assert all(f"  {event.describe()}\n" in shown for event in STALE[:3])
@@ -79,7 +79,7 @@ def test_tags_are_checked_only_when_asked_for(history, capsys):
     assert run(["check-history", path, "--tags"]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith(
-        "linearizable: 3 operations on 1 keys\ntags NOT in order: 1 contradictions\n"
+        "linearizable: 3 operations on 1 key\ntags NOT in order: 1 contradiction\n"
     )
     assert "r2's read has tag 1.7, lower than 2.7" in shown
     assert run(["check-history", path, "--tags", "--json"]) == 1
@@ -106,8 +106,8 @@ def test_coverability_is_checked_where_there_are_bases(history, capsys):
     )
     assert capsys.readouterr().out == (
         "linearizable: 4 operations on 2 keys\n"
-        "weakly coverable: 2 operations on 1 keys with versions\n"
-        "1 forks, where concurrent writes covered one version, which is allowed:\n"
+        "weakly coverable: 2 operations on 1 key with versions\n"
+        "1 fork, where concurrent writes covered one version, which is allowed:\n"
         "key 'k': 1.7, 1.8 over 0.0; lost: 1.7\n"
     )
 
@@ -117,8 +117,8 @@ def test_what_is_not_coverable(history, capsys):
     assert run(["check-history", path]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith(
-        "linearizable: 3 operations on 1 keys\n"
-        "NOT weakly coverable: 3 operations on 1 keys with versions; 1 contradictions\n"
+        "linearizable: 3 operations on 1 key\n"
+        "NOT weakly coverable: 3 operations on 1 key with versions; 1 contradiction\n"
     )
     assert "w4's write covered version 1.7, although 1.8 was known before it began" in shown
     assert f"  {LATE.describe()}\n" in shown
@@ -164,7 +164,7 @@ def test_undecided_is_not_passed_off_as_right(history, capsys, monkeypatch):
     ]
     assert run(["check-history", history(events)]) == 1
     assert capsys.readouterr().out.startswith(
-        "undecided: 25 operations on 1 keys, no contradiction found\nkey 'k': undecided: 1 states"
+        "undecided: 25 operations on 1 key, no contradiction found\nkey 'k': undecided: 1 states"
     )
 
 
@@ -204,7 +204,7 @@ def test_a_history_of_a_log_is_judged_as_such(tmp_path, capsys):
     first = LogEvent("w", "append", "events", 0, 0.0, 1.0, ("a",))
     path.write_bytes(dump_log([first, LogEvent("r", "tail", "events", 1, 2.0, 3.0)]))
     assert run(["check-history", str(path)]) == 0
-    assert capsys.readouterr().out == "a log can show this: 2 operations on 1 logs\n"
+    assert capsys.readouterr().out == "a log can show this: 2 operations on 1 log\n"
     path.write_bytes(
         dump_log(
             [first, *(LogEvent(f"r{n}\x1b", "read", "events", 0, 2.0, 3.0) for n in range(12))]
@@ -212,7 +212,7 @@ def test_a_history_of_a_log_is_judged_as_such(tmp_path, capsys):
     )
     assert run(["check-history", str(path)]) == 1
     shown = capsys.readouterr().out
-    assert shown.startswith("NO log can show this: 13 operations on 1 logs; 1")
+    assert shown.startswith("NO log can show this: 13 operations on 1 log; 1")
     assert "had at most 0 entries" in shown
     assert "\x1b" not in shown
     assert run(["check-history", "--json", str(path)]) == 1

@@ -35,6 +35,7 @@ from ares.fragment.report import WriteReport
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
+from ares.model.numbers import plural
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.tracing.export import to_file
@@ -689,7 +690,7 @@ def _moved(result: ReconfigurationResult) -> tuple[str, dict[str, Any]]:
     if not result.ours:
         raise DemoFailed(f"another client reconfigured the demo's domain to {after.describe()}")
     note = (
-        f"{result.moved} objects moved, {size(result.bytes)}, in one decision; now "
+        f"{plural(result.moved, 'object')} moved, {size(result.bytes)}, in one decision; now "
         f"{after.describe()}"
     )
     return note, {

@@ -1,6 +1,7 @@
 """Sentences of `status` and `top` about the consensus service."""
 
 from ares.model.messages import ConsensusDescription
+from ares.model.numbers import plural
 
 
 def raft_outlook(answering: int, total: int, serves: bool) -> str:
@@ -28,7 +29,7 @@ def etcd_outlook(members: list[ConsensusDescription], endpoints: int) -> str:
     if not members:
         return f"{answering}: {waits}"
     total = members[0].members_total
-    of_many = f"{answering}; it has {total} member{'' if total == 1 else 's'}"
+    of_many = f"{answering}; it has {plural(total, 'member')}"
     return (
         of_many if any(member.leader for member in members) else f"{of_many} and no leader: {waits}"
     )

@@ -26,6 +26,7 @@ from ares.model.identity import (
     ServerId,
 )
 from ares.model.messages import ConfigurationReport
+from ares.model.numbers import plural
 from ares.model.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
@@ -124,10 +125,7 @@ class DomainState(Struct, frozen=True):
             if self.log is not None and self.margin > 0
             else ""
         )
-        return (
-            f"{head}, survives {self.margin} more "
-            f"crash{'' if self.margin == 1 else 'es'}{tail}{stops}"
-        )
+        return f"{head}, survives {plural(self.margin, 'more crash', 'es')}{tail}{stops}"
 
 
 def is_of_file(domain: str) -> bool:
@@ -138,7 +136,7 @@ def is_of_file(domain: str) -> bool:
 def outlook_of_files(standings: Sequence[DomainState]) -> str:
     """Return a sentence about the domains of all files together."""
     many = (
-        f"{len(standings)} domains of single files"
+        f"{plural(len(standings), 'domain')} of single files"
         if len(standings) != 1
         else "1 domain of a single file"
     )

@@ -8,6 +8,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from ares.cluster.tables import TransportName
+from ares.model.numbers import plural
 from ares.testing.torture.records import LogRecorded, Record, RecordedOperation, Seen, Timeline
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
@@ -72,11 +73,7 @@ class Summary(Struct, frozen=True):
             "liveness failure": self.liveness_failures,
             "problem": self.problems,
         }
-        counts = [
-            f"{len(found)} {name}{'' if len(found) == 1 else 's'}"
-            for name, found in findings.items()
-            if found
-        ]
+        counts = [plural(len(found), name) for name, found in findings.items() if found]
         return f"NOT CLEAN: {', '.join(counts)}"
 
 
