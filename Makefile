@@ -14,13 +14,6 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait as well as compute, therefore four lanes fit two processors. The tests of a file share
 # the fixtures of the file; the last files are short.
 LANES := -n 4 --dist loadfile --no-loadscope-reorder
-# Tests whose processes never have a compiled core, and tests of the ways to run a cluster
-# (deployments, rounds, pages, command lines, the autopilot, sites), which say nothing more about
-# servers and clients without it. Slow tests without processes of their own are left out too.
-CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper sharedlog tracing journal/test_torn.py)
-CORELESS += $(addprefix --ignore=tests/,simulation/test_log_controls.py simulation/test_log_scenario.py)
-CORELESS += $(addprefix --ignore=tests/,ansible experiments autopilot fuzz/test_command_line.py)
-CORELESS += $(addprefix --ignore=tests/process/test_,pages.py working_directory.py sites.py mirrors.py up_down.py first_start.py demo.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv core demo test test-slow test-all test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick experiments-points clean
@@ -48,8 +41,8 @@ test-slow: $(CORE) ## run the slow tests: hunts, fuzz, torture, deployments, rou
 test-all: $(CORE) ## run every test
 	@$(VENV)/bin/python -m pytest $(LANES)
 
-test-pure: $(STAMP) ## run the tests of servers and clients without the compiled core
-	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) -m 'not slow or process' $(CORELESS)
+test-pure: $(STAMP) ## run the tests of servers and clients without the compiled core (tests/lanes.py)
+	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) -m 'not slow or process' --twice
 
 check: $(STAMP) ## find mistakes without running the code: ruff, formatting, mypy, and with cargo rustfmt and clippy
 	@$(VENV)/bin/ruff check .

@@ -1,10 +1,14 @@
 """Settings of the whole suite: speed of the machine and start of the suite must not decide."""
 
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-from . import ports
+from ares import compiled
+
+from . import lanes, ports
 
 # Time is no property, and examples are the same every time, as in the simulated runs of CI.
 # `--hypothesis-profile=hunt` looks for new examples.
@@ -15,6 +19,25 @@ settings.register_profile("hunt", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("suite")
 
 ports.stay_in_lane()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--twice",
+        action="store_true",
+        help="leave out the files that run once, with the compiled core (tests/lanes.py)",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("--twice") and lanes.runs_once(collection_path) else None
+
+
+@pytest.fixture(autouse=True)
+def _trap_for_the_core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set a trap in place of the core, where `make test-pure` relies on tests without it."""
+    if compiled.CORE is not None and lanes.meets_no_core(request.path):
+        monkeypatch.setattr(compiled, "CORE", lanes.CoreTrap())
 
 
 def pytest_configure() -> None:
