@@ -11,9 +11,9 @@ DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
 # Set by images of containers; hundreds of test processes would compile each module again.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests wait as well as compute, therefore four lanes fit two processors. The tests of a file share
-# the fixtures of the file; the last files are short.
-LANES := -n 4 --dist loadfile --no-loadscope-reorder
+# Tests wait as well as compute: four lanes use two thirds of two processors. The tests of a file share
+# the fixtures of the file. The last files are short.
+LANES := -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help venv core demo test test-slow test-all test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick experiments-points clean

@@ -10,9 +10,9 @@ from itertools import cycle, islice
 
 from ares.cluster import new_cluster
 
-_LANES = 4
-_PER_LANE = 2_500
-_SINGLE_PER_LANE = 500
+_LANES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_PER_LANE = 10_000 // _LANES
+_SINGLE_PER_LANE = _PER_LANE // 5
 
 _lane = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _LANES
 _own = range(10_000 + _lane * _PER_LANE, 10_000 + (_lane + 1) * _PER_LANE)
