@@ -4,10 +4,10 @@
     .venv/bin/python -m experiments.large_files            # files of 256 MiB and of 4 GiB, ten
     minutes
 
-The optimisations are fragmenting, remembering, piggybacking and batching. All processes run on this
-machine, on free ports of loopback, and are gone afterwards. Only the ratios count: both sides of
-each were measured in turns in the same run. Missed goals are printed; the exit status is 0 all the
-same.
+The optimisations are fragmenting, remembering, piggybacking and batching; FastCDC is compared with
+Rabin fingerprints. All processes run on this machine, on free ports of loopback, and are gone
+afterwards. Only the ratios count: both sides of each were measured in turns in the same run. Missed
+goals are printed; the exit status is 0 all the same.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import re
 from ares.fragment.divide import Sizes
 from ares.model.units import MIB
 from ares.platform.loop import run
+from experiments.chunkings import chunkings
 from experiments.client_memory import affordable, memory
 from experiments.local_cluster import local_cluster
 from experiments.measuring import Table
@@ -25,7 +26,7 @@ from experiments.transfer import transfers
 
 UNITS = {"": 1, "K": 1024, "M": MIB, "G": 1024 * MIB}
 SHAPES = ((5, 3), (11, 6))
-LARGE_SECTIONS = ("transfer", "rereads", "batching", "six", "memory")
+LARGE_SECTIONS = ("chunkings", "transfer", "rereads", "batching", "six", "memory")
 
 
 def parsed_size(text: str) -> int:
@@ -69,6 +70,8 @@ def main() -> None:
     rounds = given.rounds or (3 if quick else 5)
     delay_s = given.delay_ms / 1000
     links = f"links {given.delay_ms:g} ms slower each way"
+    if "chunkings" in wanted:
+        chunkings(table, size, rounds)
     if "transfer" in wanted:
         for n, k in SHAPES:
             table.section(

@@ -1,0 +1,113 @@
+"""FastCDC beside Rabin fingerprints: the speed of cutting, and the blocks that an edit moves.
+
+No cluster takes part: a put moves the blocks that the match of both divisions does not keep.
+"""
+
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from statistics import mean
+
+from ares.client.chunking import CUTS
+from ares.client.local_copy import content_of_bytes
+from ares.fragment.divide import CHUNKINGS, FASTCDC, RABIN, Cuts, Sizes, rabin_cuts
+from ares.fragment.match import match
+from ares.fragment.rabin import rabin_ends
+from ares.model.units import MIB
+from experiments.measuring import Table, ratios
+from experiments.switches import SMALL_SIZES
+
+EDITS = 10
+PYTHON_SHARE = 64
+"""Part of the data cut by Python alone, whose speed is compared by the byte."""
+
+EDIT_KINDS: dict[str, Callable[[bytes, int], bytes]] = {
+    "1 byte inserted": lambda data, at: b"".join((data[:at], b"!", data[at:])),
+    "1 byte overwritten": lambda data, at: b"".join((data[:at], b"!", data[at + 1 :])),
+}
+
+Division = list[tuple[int, bytes]]
+"""Length and digest of each block."""
+
+
+def chunkings(table: Table, size: int, rounds: int) -> None:
+    """Print the comparison for small and for the usual sizes of blocks."""
+    for sizes, label in ((SMALL_SIZES, "4 to 8 KiB"), (Sizes(), "the default sizes")):
+        table.section(f"Cutting {size / MIB:,.0f} MiB into blocks of {label}")
+        _speeds(table, sizes, size, rounds)
+        _edits(table, sizes, size, rounds)
+
+
+def _speeds(table: Table, sizes: Sizes, size: int, rounds: int) -> None:
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    pure = partial(rabin_cuts, rabin_ends)
+    for number in range(rounds + 1):
+        data = os.urandom(size)
+        measured = {name: _seconds(cuts, data, sizes) for name, cuts in CUTS.items()}
+        part = data[: max(size // PYTHON_SHARE, 2 * sizes.max)]
+        measured["pure"] = _seconds(pure, part, sizes) * size / len(part)
+        for name, cuts in CUTS.items():
+            begin = time.perf_counter()
+            content_of_bytes(data, sizes, cuts)
+            measured[f"{name} with digests"] = time.perf_counter() - begin
+        if number:
+            for name, value in measured.items():
+                seconds[name].append(value)
+    table.line("cuts by FastCDC", [size / 1e6 / value for value in seconds[FASTCDC]], "MB/s")
+    table.line("time of the cuts, Rabin : FastCDC", ratios(seconds[RABIN], seconds[FASTCDC]))
+    table.line("  Rabin by Python alone : FastCDC", ratios(seconds["pure"], seconds[FASTCDC]))
+    table.line(
+        "time of the cuts with the digests of the blocks, Rabin : FastCDC",
+        ratios(seconds[f"{RABIN} with digests"], seconds[f"{FASTCDC} with digests"]),
+    )
+
+
+def _seconds(cuts: Cuts, data: bytes, sizes: Sizes) -> float:
+    begin = time.perf_counter()
+    for _ in cuts(data, sizes, True):
+        pass
+    return time.perf_counter() - begin
+
+
+def _edits(table: Table, sizes: Sizes, size: int, rounds: int) -> None:
+    blocks: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    moved: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    lengths: defaultdict[str, list[float]] = defaultdict(list)
+    rng = random.Random(size)
+    for _ in range(rounds):
+        data = os.urandom(size)
+        before = {name: _divided(data, sizes, name) for name in CHUNKINGS}
+        places = [rng.randrange(size) for _ in range(EDITS)]
+        for kind, name in product(EDIT_KINDS, CHUNKINGS):
+            found = [
+                _moved(before[name], _divided(EDIT_KINDS[kind](data, at), sizes, name))
+                for at in places
+            ]
+            blocks[kind, name].append(mean(len(each) for each in found))
+            moved[kind, name].append(mean(map(sum, found)))
+        for name, division in before.items():
+            lengths[name].append(size / len(division) / 1024)
+    for name in CHUNKINGS:
+        table.line(f"size of a block, {name}", lengths[name], "KiB")
+        for kind in EDIT_KINDS:
+            table.line(f"{kind}: blocks moved, {name}", blocks[kind, name], "")
+    for kind in EDIT_KINDS:
+        table.line(
+            f"{kind}: bytes moved, Rabin : FastCDC",
+            ratios(moved[kind, RABIN], moved[kind, FASTCDC]),
+        )
+
+
+def _divided(data: bytes, sizes: Sizes, name: str) -> Division:
+    chunks = content_of_bytes(data, sizes, CUTS[name]).chunks
+    return [(chunk.length, chunk.digest) for chunk in chunks]
+
+
+def _moved(old: Division, new: Division) -> list[int]:
+    """Return the lengths of the blocks that a put moves."""
+    kept = {chunk for _, chunk in match(old, new).kept}
+    return [length for chunk, (length, _) in enumerate(new) if chunk not in kept]
