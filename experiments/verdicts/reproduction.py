@@ -212,7 +212,7 @@ def _why(verdict: Verdict) -> str:
     told = [f"{reason[0].upper()}{reason[1:]}." for reason in list(reasons)[:3]]
     if verdict.word == NOT_MEASURED:
         return " ".join((f"`{command(claim)}`.", *told))
-    return " ".join((f"{claim.condition}.", _otherwise(verdict), *told)).replace("  ", " ")
+    return " ".join(filter(None, (f"{claim.condition}.", _otherwise(verdict), *told)))
 
 
 def _otherwise(verdict: Verdict) -> str:
