@@ -350,8 +350,12 @@ class BatchListener(ABC):
         """Take the arrived batches, unless paused."""
 
     @abstractmethod
+    def _send_batch(self, sender: Sender, frames: Sequence[Frame]) -> None:
+        """Send a batch of replies to this sender, if its connection still exists."""
+
     def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
-        """Send replies to this sender, if its connection still exists."""
+        for _, frames in batches(messages):
+            self._send_batch(sender, frames)
 
     def _respond(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         """Send replies; replies that cannot be sent are logged, and cost other clients nothing."""
@@ -360,6 +364,25 @@ class BatchListener(ABC):
                 self._send(sender, messages)
             except Exception:
                 _log.exception("%d messages could not be sent", len(messages))
+
+    def _served(self, sender: Sender, came: Came) -> bool:
+        """Return whether the compiled core did all the work."""
+        core = self.core
+        if core is None or (self._lines and sender in self._lines):
+            return False
+        begin_s = time.perf_counter()
+        try:
+            served = core(sender, came)
+            if served is None:
+                return False
+            self._traffic.count_served(served, time.perf_counter() - begin_s)
+            if self.meter.spent > FIRST_WORK:
+                self._go_on_soon()
+            if served.reply is not None and self._serving:
+                self._send_batch(sender, [served.reply])
+        except Exception:
+            _log.exception("a client's message failed and gets no reply")
+        return True
 
     def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
         """Answer the batches of a client in a batch of replies, up to the end of its turn."""

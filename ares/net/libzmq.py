@@ -28,7 +28,7 @@ from zmq.utils.monitor import recv_monitor_message
 from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
 from ares.metrics import ListenerTraffic
-from ares.model.codec import FRAME_BYTES_MAX, Outgoing
+from ares.model.codec import FRAME_BYTES_MAX, Frame, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
@@ -358,7 +358,9 @@ class ZmqListener(BatchListener):
         sender = KeyedName(connection.bytes)
         if self._lock is not None:
             sender.key = str(connection.get("User-Id"))
-        self._receive(sender, [[frame.bytes for frame in frames]])
+        came = [[frame.bytes for frame in frames]]
+        if not self._served(sender, came):
+            self._receive(sender, came)
 
     def _go_on(self) -> None:
         super()._go_on()
@@ -382,11 +384,10 @@ class ZmqListener(BatchListener):
         super().reply(sender, messages)
         self._look_again()
 
-    def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
+    def _send_batch(self, sender: Sender, frames: Sequence[Frame]) -> None:
         assert isinstance(sender, bytes)
-        for _, frames in batches(messages):
-            self._traffic.sent_bytes += sum(map(len, frames))
-            send(self._socket, [sender, *frames])
+        self._traffic.sent_bytes += sum(map(len, frames))
+        send(self._socket, [sender, *frames])
 
     async def close(self) -> None:
         if not self._serving:

@@ -25,13 +25,12 @@ from functools import partial
 from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
 from ares.metrics import ListenerTraffic
-from ares.model.codec import Frame, Outgoing
+from ares.model.codec import Frame
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage
 from ares.net import links
 from ares.net.batching import (
     DIRECT_BYTES_MAX,
-    FIRST_WORK,
     PEER_WAITING_BYTES_MAX,
     BatchListener,
     Deliver,
@@ -40,7 +39,7 @@ from ares.net.batching import (
     is_large,
 )
 from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
-from ares.net.port import Came, Handle, Sender
+from ares.net.port import Handle, Sender
 from ares.net.zmtp.connection import ConnectionEvents, ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveClient, CurveServer
 from ares.net.zmtp.frames import (
@@ -448,25 +447,6 @@ class ZmtpListener(BatchListener):
         ):  # without keys, the core saw it before it was taken apart
             super()._receive(sender, came)
 
-    def _served(self, sender: Sender, came: Came) -> bool:
-        """Return whether the compiled core did all the work."""
-        core = self.core
-        if core is None or (self._lines and sender in self._lines):
-            return False
-        begin_s = time.perf_counter()
-        try:
-            served = core(sender, came)
-            if served is None:
-                return False
-            self._traffic.count_served(served, time.perf_counter() - begin_s)
-            if self.meter.spent > FIRST_WORK:
-                self._go_on_soon()
-            if served.reply is not None and self._serving:
-                self._send_batch(sender, [served.reply])
-        except Exception:
-            _log.exception("a client's message failed and gets no reply")
-        return True
-
     def _stands(self, sender: Sender, more_bytes: int) -> None:
         assert isinstance(sender, _ClientConnection)
         super()._stands(sender, more_bytes)
@@ -561,10 +541,6 @@ class ZmtpListener(BatchListener):
             self._cut(connection, "its key was revoked")
 
     # -- replies -----------------------------------------------------------------------------------
-
-    def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
-        for _, frames in batches(messages):
-            self._send_batch(sender, frames)
 
     def _send_batch(self, sender: Sender, frames: Sequence[Frame]) -> None:
         assert isinstance(sender, _ClientConnection)

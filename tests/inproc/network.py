@@ -112,13 +112,12 @@ class InprocListener(BatchListener):
             origin, frames = self._held.popleft()
             self._receive(origin, [frames])
 
-    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+    def _send_batch(self, sender: Sender, frames: Sequence[Frame]) -> None:
         assert isinstance(sender, _Origin)
-        for _, frames in batches(messages):
-            copied = [
-                bytes(frame) for frame in frames
-            ]  # as a wire would: a client never shares memory with a server's mapped store
-            self._loop.call_soon(self._network.carry_reply, self.address, sender, copied)
+        copied = [
+            bytes(frame) for frame in frames
+        ]  # as a wire would: a client never shares memory with a server's mapped store
+        self._loop.call_soon(self._network.carry_reply, self.address, sender, copied)
 
     async def close(self) -> None:
         if self._serving:

@@ -2,10 +2,12 @@
 
 import asyncio
 import typing
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.codec import DETACHED_BYTES_MIN, encode
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
 from ares.model.log_messages import ChainRequest
 from ares.model.messages import (
@@ -21,7 +23,9 @@ from ares.model.messages import (
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.units import MIB
 from ares.net.batching import PEER_WAITING_MESSAGES_MAX, is_large
+from ares.net.port import Came, Sender
 
+from .conftest import TCP_WIRES
 from .samples import SAMPLES
 from .wires import S0, InprocWire, Wire, acknowledge, get_tag, until
 
@@ -44,6 +48,31 @@ async def test_every_message_arrives_as_it_was(wire: Wire) -> None:
     assert client.received == replies
     assert sorted(server.received, key=is_large) == sorted(requests, key=is_large)
     assert {name for name, _ in client.batches} == {S0}
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+@pytest.mark.parametrize("kind", TCP_WIRES)
+async def test_a_compiled_core_answers_before_the_handler(kind: str, has_keys: bool) -> None:
+    """The core of this test serves a single call, and leaves the next ones to the handler."""
+    [reply] = encode(acknowledge([get_tag(1)]))
+    turn = {"tags": 1, "datas": 0, "puts": 0, "received_bytes": 9, "reads": 1, "writes": 0}
+    turns = [SimpleNamespace(reply=reply, **turn)]
+    senders: list[Sender] = []
+
+    def core(sender: Sender, came: Came) -> Any:
+        senders.append(sender)
+        return turns.pop() if turns else None
+
+    wire = TCP_WIRES[kind](has_keys)
+    server = await wire.serve()
+    client = wire.connect(server)
+    await client.ask(S0, [get_tag(0)])
+    server.listener.core = core
+    await client.ask(S0, [get_tag(1)])
+    await client.ask(S0, [get_tag(2)])
+    assert [message.call for message in server.received] == [0, 2]
+    assert {sender for sender, _ in server.batches} == {*senders}
+    await wire.close()
 
 
 async def test_messages_and_replies_keep_their_order(wire: Wire) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from ares.model.codec import PORTION_BYTES, Frame, encode
+from ares.model.codec import PORTION_BYTES, Frame, decode_replies, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
@@ -93,8 +93,8 @@ class RecordingBatches(BatchListener):
 
     def _drain(self) -> None: ...
 
-    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
-        self.sent.append((sender, messages))
+    def _send_batch(self, sender: Sender, frames: Sequence[Frame]) -> None:
+        self.sent.append((sender, decode_replies(frames)))
 
     def receive(self, sender: Sender, *came: Sequence[AnyMessage]) -> None:
         self._receive(sender, [encode(messages) for messages in came])
