@@ -14,9 +14,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait as well as compute: four lanes use two thirds of two processors. The tests of a file share
 # the fixtures of the file. The last files are short.
 LANES := -n 6 --dist loadfile --no-loadscope-reorder
+# Tests of the contract of transports, and of processes with the transport of ARES_TRANSPORT.
+ON_LIBZMQ := tests/transport/test_transport_contract.py
+ON_LIBZMQ += $(addprefix tests/process/test_,demo.py cli_objects.py durable_cluster.py durable_log.py secure_cluster.py)
+TORTURE_MINUTES := 5
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core demo test test-slow test-all test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick experiments-points clean
+.PHONY: help venv core demo test test-slow test-all test-pure test-libzmq check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick experiments-points clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +47,12 @@ test-all: $(CORE) ## run every test
 
 test-pure: $(STAMP) ## run the tests of servers and clients without the compiled core (tests/lanes.py)
 	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) -m 'not slow or process' --twice
+
+test-libzmq: export ARES_TRANSPORT := libzmq
+test-libzmq: $(CORE) ## run the demo, tests of processes and five minutes of torture on libzmq, side by side
+	@$(VENV)/bin/ares-cli torture --minutes $(TORTURE_MINUTES) & torture=$$!; \
+		$(VENV)/bin/python -m pytest -n 2 --dist loadfile -p no:cacheprovider -m 'not slow' $(ON_LIBZMQ); tests=$$?; \
+		wait $$torture && exit $$tests
 
 check: $(STAMP) ## find mistakes without running the code: ruff, formatting, mypy, and with cargo rustfmt and clippy
 	@$(VENV)/bin/ruff check .
