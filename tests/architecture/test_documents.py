@@ -147,6 +147,13 @@ def test_the_readme_is_short():
     assert len(texts(CHECKOUT / "README.md").split()) <= 600
 
 
+def test_the_readme_compares_the_transports_as_their_page_does():
+    rows = re.findall(r"^\| .* \| ([\d.]+) times \|", texts(CHECKOUT / "docs/transport.md"), re.M)
+    smallest, *_, largest = sorted(rows, key=float)
+    readme = " ".join(texts(CHECKOUT / "README.md").split())
+    assert f"{smallest} to {largest} times the round trips of pyzmq" in readme
+
+
 def test_the_chart_beside_peers_has_the_figures_of_the_page():
     drawn = peer_chart.drawing(peer_chart.bars(texts(peer_chart.PERFORMANCE_PAGE)))
     assert texts(peer_chart.DRAWING) == drawn, "run python -P -m experiments.bench.peer_chart"
