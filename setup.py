@@ -20,12 +20,12 @@ def can_compile() -> bool:
     if os.environ.get("ARES_PURE", "0") not in ("", "0") or not CRATE.exists():
         return False
     try:
-        told = subprocess.run(
+        ended = subprocess.run(
             ["cargo", "--version"], capture_output=True, text=True, check=True, timeout=60
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return False
-    found = re.search(r"(\d+)\.(\d+)", told)
+    found = re.search(r"(\d+)\.(\d+)", ended)
     wanted = tomllib.loads(CRATE.read_text(encoding="utf-8"))["package"]["rust-version"].split(".")
     return found is not None and [int(number) for number in found.groups()] >= [
         int(number) for number in wanted

@@ -106,7 +106,7 @@ class Histogram:
         self.counts[bisect_left(self.bounds, seconds)] += times
         self.sum_s += seconds * times
 
-    def told(self) -> Durations:
+    def durations(self) -> Durations:
         return Durations(tuple(self.bounds), tuple(self.counts))
 
 
@@ -186,10 +186,10 @@ class ListenerTraffic:
             asked[PutData],
             self.received_bytes,
             self.sent_bytes,
-            self.reading.told(),
-            self.writing.told(),
-            self.queueing.told(),
-            None if commits is None else commits.told(),
+            self.reading.durations(),
+            self.writing.durations(),
+            self.queueing.durations(),
+            None if commits is None else commits.durations(),
         )
 
 

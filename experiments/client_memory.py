@@ -88,10 +88,10 @@ def affordable(wanted: int, expansion: float) -> int:
 def memory(table: Table, cluster: Path, size: int) -> None:
     """Print the peaks above the baseline."""
     command = python("-m", "experiments.client_memory", str(cluster), str(size))
-    told = subprocess.run(
+    output = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     ).stdout
-    baseline, after_put, after_get, put, get = (float(number) for number in told.split())
+    baseline, after_put, after_get, put, get = (float(number) for number in output.split())
     table.note(
         f"{size / MIB:,.0f} MiB put in {put:.1f} s and got into a file in {get:.1f} s; "
         f"{baseline / 1024:.0f} MiB before"

@@ -70,19 +70,25 @@ async def serve(file: Path, id: str, durability: str, sync_ms: float) -> None:
     if durability == "memory":
         await run_server(
             ServingParts(
-                server.id, server.identity, settings.initial, listener, stop, serving=say_ready
+                server.id, server.identity, settings.initial, listener, stop, serving=print_ready
             )
         )
     owner = Owner(settings.initial.id, server.id, server.identity)
     journal = open_journal(server.data, owner, disk=SlowDisk(sync_ms / 1000) if sync_ms else None)
     await run_server(
         ServingParts(
-            server.id, server.identity, settings.initial, listener, stop, journal, serving=say_ready
+            server.id,
+            server.identity,
+            settings.initial,
+            listener,
+            stop,
+            journal,
+            serving=print_ready,
         )
     )
 
 
-def say_ready(_: StorageServer) -> None:
+def print_ready(_: StorageServer) -> None:
     print("READY", flush=True)
 
 

@@ -107,9 +107,9 @@ def running(network: Network, site: str, log: Path, *words: str) -> Iterator[Non
     """Run a process of ares at a site until the end of the context, from when it serves."""
     command = [*network.inside(site), *python("-m", "ares", *words)]
     with (
-        log.open("wb") as said,
+        log.open("wb") as output,
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=ENVIRONMENT
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=ENVIRONMENT
         ) as process,
     ):
         try:
@@ -182,8 +182,10 @@ def measure(
         after, passed_s = network.counted(), time.monotonic() - began_s
         words = ("status", "--json", "-c", file)
         command = [*network.inside(IDLE_TRAFFIC_SITES[0]), *python("-m", "ares", *words)]
-        told = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
-        leader = re.search(r'"leader": ?"(\w*)"', told.stdout)
+        status = subprocess.run(
+            command, capture_output=True, text=True, env=ENVIRONMENT, check=False
+        )
+        leader = re.search(r'"leader": ?"(\w*)"', status.stdout)
     print(
         f"leader: {leader[1] if leader else 'unknown'}; `default` lives at {IDLE_TRAFFIC_SITES[0]}"
     )

@@ -41,7 +41,7 @@ def lines(client: str, count: int) -> Iterator[str]:
             0.01 + number % 97 / 1000,
             IMPORT_BEGAN + timedelta(seconds=number),
         )
-        who = {
+        process_names = {
             "message": f"{op.upper()}-COMPLETE-DSMM",
             "op": op,
             "clientID": client,
@@ -54,7 +54,7 @@ def lines(client: str, count: int) -> Iterator[str]:
             "op_latency": latency_s,
         }
         yield json.dumps(
-            {"asctime": ended.isoformat(timespec="microseconds"), **ALIKE, **who, **when}
+            {"asctime": ended.isoformat(timespec="microseconds"), **ALIKE, **process_names, **when}
         )
 
 

@@ -112,8 +112,8 @@ async def serving(limits: str) -> AsyncIterator[tuple[ServerProbe, Manager]]:
             cluster.stop()
 
 
-async def clients(server: ServerProbe, many: int, said: bytes) -> list[socket.socket]:
-    """Open ``many`` connections, send ``said`` on each, and read no answers."""
+async def clients(server: ServerProbe, many: int, sent: bytes) -> list[socket.socket]:
+    """Open ``many`` connections, send ``sent`` on each, and read no answers."""
     loop = asyncio.get_running_loop()
 
     async def one() -> socket.socket:
@@ -128,7 +128,7 @@ async def clients(server: ServerProbe, many: int, said: bytes) -> list[socket.so
                 data := await loop.sock_recv(client, len(_OPENING) - heard)
             ):
                 heard += len(data)
-            await loop.sock_sendall(client, said)
+            await loop.sock_sendall(client, sent)
         return client
 
     made: list[socket.socket] = []
@@ -154,11 +154,11 @@ async def visit(label: str, limits: str, many: int, asked: int) -> None:
         requests = [
             GetData(CallId(call), configuration, object, True) for call in range(1, AT_A_TIME + 1)
         ]
-        said = framed(encode(requests)[0], False) * asked
+        sent = framed(encode(requests)[0], False) * asked
         before, usual_ms = server.memory_mib(), await read_ms(store)
         spent = server.processor_s()
         begin_s = time.perf_counter()
-        there = await clients(server, many, said)
+        there = await clients(server, many, sent)
         took_s = time.perf_counter() - begin_s
         await asyncio.sleep(HELD_S)
         spent = server.processor_s() - spent

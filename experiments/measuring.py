@@ -60,11 +60,11 @@ class Table:
     ) -> None:
         """Print a line. ``values`` has an entry for each round."""
         median = statistics.median(values)
-        told = f"  {label:74} {median:8.3g} {unit:3} ({min(values):.3g} to {max(values):.3g})"
+        line = f"  {label:74} {median:8.3g} {unit:3} ({min(values):.3g} to {max(values):.3g})"
         if goal is not None:
-            told += f"   goal {goal}: {'met' if goal.met(median) else 'MISSED'}"
-            self._verdicts.append(told.strip())
-        print(told, flush=True)
+            line += f"   goal {goal}: {'met' if goal.met(median) else 'MISSED'}"
+            self._verdicts.append(line.strip())
+        print(line, flush=True)
 
     def section(self, title: str) -> None:
         print(f"\n{title}", flush=True)

@@ -51,12 +51,12 @@ def _passed_bytes() -> int:
         with contextlib.suppress(OSError):
             if os.readlink(descriptor).startswith("socket:"):
                 with socket.socket(fileno=os.dup(int(descriptor.name))) as one:
-                    told = one.getsockopt(
+                    info = one.getsockopt(
                         socket.IPPROTO_TCP,
                         socket.TCP_INFO,
                         _TCP_INFO_COUNTERS_AT + _TCP_INFO_COUNTERS.size,
                     )
-                passed += sum(_TCP_INFO_COUNTERS.unpack_from(told, _TCP_INFO_COUNTERS_AT))
+                passed += sum(_TCP_INFO_COUNTERS.unpack_from(info, _TCP_INFO_COUNTERS_AT))
     return passed
 
 

@@ -550,10 +550,10 @@ def main() -> None:
         return
     for durability in options.durability:
         for line in scenes(durability, options.only, options.attackers, options.seconds):
-            print(_told(line, options.json), flush=True)
+            print(_line_text(line, options.json), flush=True)
 
 
-def _told(line: Line, as_json: bool) -> str:
+def _line_text(line: Line, as_json: bool) -> str:
     if as_json:
         return json.dumps(msgspec.to_builtins(line))
     return (

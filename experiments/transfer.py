@@ -33,7 +33,7 @@ async def transfers(table: Table, cluster: Path, size: int, rounds: int) -> None
                 if number:
                     for name, value in measured.items():
                         seconds[name].append(value)
-    _tell(table, seconds, size)
+    _add_lines(table, seconds, size)
 
 
 async def _round(
@@ -97,7 +97,7 @@ def _encode(configuration: Configuration, data: bytes) -> float:
     return time.perf_counter() - begin
 
 
-def _tell(table: Table, seconds: Seconds, size: int) -> None:
+def _add_lines(table: Table, seconds: Seconds, size: int) -> None:
     mib = size / MIB
     for name in ("put", "atomic put", "get", "atomic get"):
         table.line(f"first {name}", [mib / value for value in seconds[name]], "MiB/s")

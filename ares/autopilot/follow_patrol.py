@@ -186,8 +186,8 @@ class FollowPatrol:
             for server in self._stores[name].configuration.servers
         }
         usage: dict[DomainName, dict[ServerId, Usage]] = {name: {} for name in names}
-        for id, said in (await self._describe(servers, tuple(names))).items():
-            for each in said.usage:
+        for id, description in (await self._describe(servers, tuple(names))).items():
+            for each in description.usage:
                 if each.domain in usage:
                     usage[each.domain][id] = each
         return usage
@@ -234,24 +234,24 @@ class FollowPatrol:
     ) -> None:
         store = self._stores[domain]
         configuration = store.configuration
-        said = [usage[domain][id] for id in configuration.server_ids if id in usage[domain]]
+        reports = [usage[domain][id] for id in configuration.server_ids if id in usage[domain]]
         sites = {self._sites.get(id, "") for id in configuration.server_ids}
         site = sites.pop() if len(sites) == 1 else ""
         if domain == self._moving or store.pending:
-            whose = (
+            why = (
                 "it moves there now"
                 if domain == self._moving
                 else "a move is under way or was left: the autopilot completes it"
             )
-            self._decisions[domain] = site, FollowDecision(FOLLOW_MOVING, whose)
+            self._decisions[domain] = site, FollowDecision(FOLLOW_MOVING, why)
             return
         per_s = usual(
-            [{asked.site: asked.per_s for asked in each.asked} for each in said], configuration.n
+            [{asked.site: asked.per_s for asked in each.asked} for each in reports], configuration.n
         )
-        size = max((max(each.bytes, 0) for each in said), default=0) * (
+        size = max((max(each.bytes, 0) for each in reports), default=0) * (
             configuration.k if configuration.dap == "ec" else 1
         )
-        seen = ObservedUsage(site, per_s, size, answering=2 * len(said) > configuration.n)
+        seen = ObservedUsage(site, per_s, size, answering=2 * len(reports) > configuration.n)
         decision = self._policy.judge(
             domain,
             seen,

@@ -256,11 +256,11 @@ def usual(claims: Iterable[Mapping[str, float]], servers: int) -> dict[str, floa
 
     A silent server, or a value that is no rate, counts as 0.
     """
-    told = list(claims)
+    claimed = list(claims)
     needed = (servers + 1) // 2
     most = {
-        site: sorted((_cleaned(claim.get(site, 0.0)) for claim in told), reverse=True)
-        for site in {site for claim in told for site in claim}
+        site: sorted((_cleaned(claim.get(site, 0.0)) for claim in claimed), reverse=True)
+        for site in {site for claim in claimed for site in claim}
     }
     return {site: rates[needed - 1] for site, rates in most.items() if len(rates) >= needed}
 

@@ -82,10 +82,10 @@ def merge(notes: Sequence[tuple[bytes, float]], gap_s: float, old_s: float) -> W
         gap_s: The most that counts of these seconds, during which no member looked.
         old_s: The age from which on a note is forgotten.
     """
-    told = [(_decoded(note), age_s) for note, age_s in notes if 0 <= age_s <= old_s]
+    decoded = [(_decoded(note), age_s) for note, age_s in notes if 0 <= age_s <= old_s]
     ordered = [
         (handover, min(age_s, gap_s))
-        for handover, age_s in sorted(told, key=lambda pair: pair[1])
+        for handover, age_s in sorted(decoded, key=lambda pair: pair[1])
         if handover is not None
         and not handover.alarm  # a note with an alarm is not from the leader
     ]
@@ -106,8 +106,8 @@ def merge(notes: Sequence[tuple[bytes, float]], gap_s: float, old_s: float) -> W
 
 def alarms(notes: Sequence[tuple[bytes, float]], old_s: float) -> frozenset[str]:
     """Return the sites for which a note raises an alarm, unless it is as old as ``old_s``."""
-    told = [_decoded(note) for note, age_s in notes if 0 <= age_s < old_s]
-    return frozenset(note.alarm for note in told if note is not None and note.alarm)
+    decoded = [_decoded(note) for note, age_s in notes if 0 <= age_s < old_s]
+    return frozenset(note.alarm for note in decoded if note is not None and note.alarm)
 
 
 class Notebook:
@@ -117,12 +117,12 @@ class Notebook:
         self._notes = notes
         self._alarm = ""
         self._note = encode(WatchCounts())
-        self._told_at = 0.0
+        self._sent_at = 0.0
         self._loop = asyncio.get_running_loop()
 
     def hand_over(self, counts: WatchCounts) -> None:
         """Tell the counts of the leader."""
-        self._tell(encode(counts))
+        self._send_note(encode(counts))
 
     def raise_alarm(self, site: str) -> None:
         """Tell that a log at ``site`` needs the leader; empty: the alarm is over.
@@ -131,22 +131,22 @@ class Notebook:
         """
         if site or self._alarm:
             self._alarm = site
-            self._tell(encode(WatchCounts(), site))
+            self._send_note(encode(WatchCounts(), site))
 
-    def _tell(self, note: bytes) -> None:
+    def _send_note(self, note: bytes) -> None:
         now = self._loop.time()
-        again = self._alarm and now - self._told_at >= ALARM_S / 2
+        again = self._alarm and now - self._sent_at >= ALARM_S / 2
         if note != self._note or again:
-            self._notes.tell(note)
-            self._note, self._told_at = note, now
+            self._notes.send_note(note)
+            self._note, self._sent_at = note, now
 
     def counts(self, gap_s: float, old_s: float) -> WatchCounts:
         """Return the counts handed over by the other members: see :func:`merge`."""
-        return merge(self._notes.told(), gap_s, old_s)
+        return merge(self._notes.received_notes(), gap_s, old_s)
 
     def alarms(self) -> frozenset[str]:
         """Return the sites for which other members raise an alarm."""
-        return alarms(self._notes.told(), ALARM_S)
+        return alarms(self._notes.received_notes(), ALARM_S)
 
 
 def _longest(durations: Mapping[Key, float]) -> list[tuple[Key, float]]:
@@ -154,8 +154,10 @@ def _longest(durations: Mapping[Key, float]) -> list[tuple[Key, float]]:
     return ranked[:HANDOVER_ROWS_MAX]
 
 
-def _newest(told: Sequence[Mapping[Key, float]]) -> dict[Key, float]:
-    return {key: max(each.get(key, 0.0) for each in told) for key in told[0]} if told else {}
+def _newest(decoded: Sequence[Mapping[Key, float]]) -> dict[Key, float]:
+    return (
+        {key: max(each.get(key, 0.0) for each in decoded) for key in decoded[0]} if decoded else {}
+    )
 
 
 def _decoded(note: bytes) -> _Handover | None:

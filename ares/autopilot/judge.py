@@ -37,7 +37,7 @@ from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 
 STEADY_S_MAX = 3600.0
-NOTHING_TOLD = WatchCounts()
+NO_COUNTS = WatchCounts()
 
 
 class Watch:
@@ -48,15 +48,15 @@ class Watch:
     absent since its last answer, or since the first of the uninterrupted looks that asked for the
     member, if later; a member not asked by the last look is not known to be absent.
 
-    The count of another watcher, ``told``, is continued for a member not heard yet by this watch.
-    The told count is at most ``after_s`` minus ``confirm_s``: this watch itself looks for
-    ``confirm_s``, with any told count.
+    The count of another watcher, ``reported``, is continued for a member not heard yet by this
+    watch. The reported count is at most ``after_s`` minus ``confirm_s``: this watch itself looks
+    for ``confirm_s``, with any reported count.
     """
 
     def __init__(self, after_s: float, gap_s: float, confirm_s: float = math.inf) -> None:
         self._after_s = after_s
         self._gap_s = gap_s
-        self._told_s_max = max(after_s - confirm_s, 0.0)
+        self._reported_s_max = max(after_s - confirm_s, 0.0)
         self._heard: set[Member] = set()
         self._looked_at: float | None = None
         self._watched_s = 0.0
@@ -69,11 +69,11 @@ class Watch:
         now: float,
         answers: Mapping[ServerId, str],
         asked: Iterable[Server],
-        told: WatchCounts = NOTHING_TOLD,
+        reported: WatchCounts = NO_COUNTS,
     ) -> None:
         """Note the servers that answered at ``now``, each with the identity in the answer.
 
-        ``asked``: the members expected to answer. ``told``: the counts of other watchers.
+        ``asked``: the members expected to answer. ``reported``: the counts of other watchers.
         """
         if self._looked_at is not None:
             self._watched_s += min(max(now - self._looked_at, 0.0), self._gap_s)
@@ -81,7 +81,8 @@ class Watch:
         self._answers = dict(answers)
         self._since_s = {
             member: min(
-                self._since_s.get(member, self._watched_s), self._told_since(told.present, member)
+                self._since_s.get(member, self._watched_s),
+                self._reported_since(reported.present, member),
             )
             for member in answers.items()
         }
@@ -92,16 +93,16 @@ class Watch:
             if answers.get(id) == identity
             else min(
                 self._absent_since_s.get((id, identity), self._watched_s),
-                self._told_since(told.absent, (id, identity)),
+                self._reported_since(reported.absent, (id, identity)),
             )
             for id, identity in members
         }
 
-    def _told_since(self, told: Mapping[Member, float], member: Member) -> float:
+    def _reported_since(self, reported: Mapping[Member, float], member: Member) -> float:
         """Return the start of an absence or presence, as told, for a member not heard yet."""
-        told_s = told.get(member, 0.0)
-        counts = told_s > 0 and member not in self._heard
-        return self._watched_s - min(told_s, self._told_s_max) if counts else math.inf
+        reported_s = reported.get(member, 0.0)
+        counts = reported_s > 0 and member not in self._heard
+        return self._watched_s - min(reported_s, self._reported_s_max) if counts else math.inf
 
     def counts(self) -> WatchCounts:
         """Return the counts of this watch, for the next watcher."""
@@ -319,11 +320,11 @@ class Reform(Struct, frozen=True):
 
     def describe(self) -> str:
         """Describe the change for a person: ``chain s0 s1 s2 becomes s0 s2: s1 is gone``."""
-        told = [f"{id} is gone" for id in self.gone] + [f"{id} comes in" for id in self.new]
+        changes = [f"{id} is gone" for id in self.gone] + [f"{id} comes in" for id in self.new]
         chains = [" ".join(chain.server_ids) for chain in (self.last, self.wished)]
         return (
             f"chain {chains[0]} becomes {chains[1]}: "
-            f"{', '.join(told) or 'the chain was sealed, and the next chain is not decided'}"
+            f"{', '.join(changes) or 'the chain was sealed, and the next chain is not decided'}"
         )
 
 

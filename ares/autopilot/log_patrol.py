@@ -118,27 +118,27 @@ class LogPatrol:
         if not self._logs:
             return ""
         troubles = Counter(each.trouble for each in self._logs.values() if each.trouble)
-        told = [
+        troubled = [
             f"{why} ({self._named(lambda each, why=why: each.trouble == why)})"  # type: ignore[misc]
             for why in troubles
         ]
         if finishing := self._named(lambda each: each.task is not None and each.finishing):
-            told.append(f"older entries move to the new chain ({finishing})")
+            troubled.append(f"older entries move to the new chain ({finishing})")
         absent = {
             server.id for server in self._members() if self._watch.absent_s(server) > self._pace_s
         }
-        if absent and not told:
-            told.append(
+        if absent and not troubled:
+            troubled.append(
                 f"absent from chains: {', '.join(sorted(absent))}; left out after "
                 f"{self._settings.log_after_s:g} s"
             )
         if short := self._named(lambda each: each.active[-1].n < each.length):
-            told.append(
+            troubled.append(
                 "a chain is shorter than it was, until a spare has answered for "
                 f"{self._settings.after_s:g} s or more ({short})"
             )
         return (
-            "; ".join(filter(None, [*told, self._reformed, self._moved]))
+            "; ".join(filter(None, [*troubled, self._reformed, self._moved]))
             or f"watches {plural(len(self._logs), 'log')}"
         )
 
@@ -335,7 +335,7 @@ class LogPatrol:
                         tasks.begin(self._finish(name, each, target), "end of a log's move"),
                     )
             case Stuck(why):
-                self._tell_trouble(name, each, why)
+                self._log_trouble(name, each, why)
             case _ if each.task is None:
                 each.trouble = ""
 
@@ -423,9 +423,9 @@ class LogPatrol:
         each.failure = what
         each.again_at = self._loop.time() + each.wait_s
         each.wait_s = min(2 * each.wait_s, LOG_RETRY_S_MAX)
-        self._tell_trouble(name, each, f"{error}; it is tried again")
+        self._log_trouble(name, each, f"{error}; it is tried again")
 
-    def _tell_trouble(self, name: DomainName, each: _WatchedLog, why: str) -> None:
+    def _log_trouble(self, name: DomainName, each: _WatchedLog, why: str) -> None:
         if why != each.trouble:
             log.warning("nothing can be done for log %s: %s", name, why, extra={"domain": name})
         each.trouble = why

@@ -93,9 +93,9 @@ class Lookout:
         for server in due:
             self._answers.pop(server.id, None)
         self._answers |= {
-            id: says.identity
-            for id, says in described.items()
-            if says.server == id and says.cluster == cluster
+            id: description.identity
+            for id, description in described.items()
+            if description.server == id and description.cluster == cluster
         }
         return {id: self._answers[id] for id in asked if id in self._answers}
 
@@ -113,8 +113,8 @@ class Lookout:
         return sorted(
             {
                 hosted.configuration.domain
-                for says in described.values()
-                for hosted in says.hosted
+                for description in described.values()
+                for hosted in description.hosted
                 if hosted.configuration.dap == "chain" and not hosted.collected
             }
         )

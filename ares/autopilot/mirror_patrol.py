@@ -69,18 +69,18 @@ class MirrorPatrol:
     def sentence(self) -> str:
         """Return the troubles of mirrors, else the ages of mirrors; empty without mirrors."""
         followed = [each for each in self._mirrors.values() if not each.emptied]
-        told = [
+        troubled = [
             f"mirror of {each}: {each.trouble}; it is tried again"
             for each in followed
             if each.trouble
         ]
         more = (
-            [f"and {len(told) - MIRRORS_NAMED_MAX} more mirrors"]
-            if len(told) > MIRRORS_NAMED_MAX
+            [f"and {len(troubled) - MIRRORS_NAMED_MAX} more mirrors"]
+            if len(troubled) > MIRRORS_NAMED_MAX
             else []
         )
-        if told or self._trouble:
-            return "; ".join([*filter(None, [self._trouble]), *told[:MIRRORS_NAMED_MAX], *more])
+        if troubled or self._trouble:
+            return "; ".join([*filter(None, [self._trouble]), *troubled[:MIRRORS_NAMED_MAX], *more])
         ages = [
             self._loop.time() - each.complete_s for each in followed if each.complete_s is not None
         ]

@@ -24,7 +24,7 @@ from msgspec import Struct
 from ares.autopilot.follow_patrol import FollowPatrol, Placed
 from ares.autopilot.handover import Member, Notebook, WatchCounts
 from ares.autopilot.judge import (
-    NOTHING_TOLD,
+    NO_COUNTS,
     Finish,
     NoAction,
     Replace,
@@ -113,7 +113,7 @@ class Bulletin:
         )
         return "; ".join([*worries, *([self._did] if self._did else [])])
 
-    def tell_gone(self, gone: set[Member], after_s: float) -> None:
+    def log_gone(self, gone: set[Member], after_s: float) -> None:
         """Log the members that are newly gone."""
         for id, identity in sorted(gone - self._gone):
             log.warning(
@@ -155,9 +155,9 @@ class Bulletin:
             )
 
     def _count_progress(self) -> None:
-        told = self._progress.values()
-        self.counted.seen = sum(each.moved + each.skipped for each in told)
-        self.counted.total = sum(each.total for each in told)
+        progress = self._progress.values()
+        self.counted.seen = sum(each.moved + each.skipped for each in progress)
+        self.counted.total = sum(each.total for each in progress)
 
     def _ended(self, domain: DomainName) -> None:
         """Forget the present action for a domain."""
@@ -239,7 +239,7 @@ class _Patrol:
         self._manager = manager = tools.lookout.manager
         self._book, self._sites = tools.lookout.book, tools.lookout.sites
         self._settings = settings = tools.settings
-        self._told = NOTHING_TOLD
+        self._told = NO_COUNTS
         self._loop = asyncio.get_running_loop()
         self._gap_s = settings.every_s + 3 * DESCRIBE_S
         self._confirm_s = CONFIRMING_LOOKS * settings.every_s
@@ -302,7 +302,7 @@ class _Patrol:
             member: for_s for member, for_s in counts.present.items() if member[0] not in busy
         }
         handed = WatchCounts(counts.absent, spares, pending)
-        self._notebook.hand_over(handed if amiss else NOTHING_TOLD)
+        self._notebook.hand_over(handed if amiss else NO_COUNTS)
 
     def _members(self) -> set[Server]:
         """Return every member of a configuration in use."""
@@ -320,7 +320,7 @@ class _Patrol:
             for server in self._members()
             if self._watch.is_gone(server)
         }
-        self._bulletin.tell_gone(gone, self._settings.after_s)
+        self._bulletin.log_gone(gone, self._settings.after_s)
         situation = (gone, self._watch.steady()) if gone else ()
         changed, self._situation = situation != self._situation, situation
         return changed or self._loop.time() - self._round_at >= min(self._settings.after_s, ROUND_S)

@@ -236,20 +236,20 @@ def ls(
             f"{at[name]}{'; to follow: '.join(each.describe() for each in active)}"
         )
         lines += [
-            f"{'':{width}}  {_mirror_told(mirror)}" for mirror in mirrors if mirror.domain == name
+            f"{'':{width}}  {_mirror_line(mirror)}" for mirror in mirrors if mirror.domain == name
         ]
     if counted:
         lines.append(
             f"and {plural(counted, 'domain')} of single files: --all lists "
             "them, `ares-cli files` lists the files"
         )
-    told = [
+    shown = [
         described(name, active[0])
         | {"site": sites[name], "pending": [each.describe() for each in active[1:]]}
         | {"mirrors": [_mirror_data(mirror) for mirror in mirrors if mirror.domain == name]}
         for name, active in found
     ]
-    common.report({"domains": told, "files": counted}, "\n".join(lines))
+    common.report({"domains": shown, "files": counted}, "\n".join(lines))
 
 
 def reconfig(
@@ -430,17 +430,17 @@ def mirror(
             "nothing was changed"
         )
     every_s = f"{settings.autopilot.mirror_every_s:g}" if settings.autopilot is not None else ""
-    told = (
+    sentence = (
         f"mirror of {printable(name)} at {site}: {configuration.describe()}; the autopilot "
         f"copies the domain every {every_s} s"
     )
     common.report(
         {"mirror": described(configuration.domain, configuration), "domain": name, "site": site},
-        told,
+        sentence,
     )
 
 
-def _mirror_told(mirror: "Mirror") -> str:
+def _mirror_line(mirror: "Mirror") -> str:
     age = "never complete yet" if mirror.age_s is None else f"{mirror.age_s:.1f} s old"
     return f"mirror at {mirror.site}, {age}  {mirror.configuration.describe()}"
 
@@ -527,11 +527,12 @@ async def _move(
             "--transfer is for objects. Nothing was changed"
         )
 
-    def say(text: str) -> None:
+    def echo(text: str) -> None:
         if not common.json:  # JSON is a single object at the end
             typer.echo(text)
 
-    say(f"domain {printable(store.name)}\n  now   {before.describe()}\n  then  {wished.describe()}")
+    name = printable(store.name)
+    echo(f"domain {name}\n  now   {before.describe()}\n  then  {wished.describe()}")
     outcome = {
         "domain": store.name,
         "before": described(store.name, before),
@@ -543,18 +544,18 @@ async def _move(
         else before.same_content(wished)
     )
     if same and not store.pending and not anyway:
-        say(
+        echo(
             "  nothing to do: that is the configuration (`ares-cli reconfig --anyway` moves all "
             "the same)"
         )
         return outcome | _result(ReconfigurationResult(before, True, 0, 0, 0, []))
     if dry_run:
-        say(f"  {_outlook(wished)}")
-        say("  nothing was changed (--dry-run)")
+        echo(f"  {_outlook(wished)}")
+        echo("  nothing was changed (--dry-run)")
         return outcome | {"outlook": _outlook(wished)}
     with progress_bar("read-config") as show:
 
-        def told(now: "Progress") -> None:
+        def show_progress(now: "Progress") -> None:
             show(
                 now.stage,
                 now.moved + now.skipped,
@@ -563,10 +564,10 @@ async def _move(
             )
 
         if isinstance(store, Log):
-            result = await store.reconfigure(wished, progress=told)
+            result = await store.reconfigure(wished, progress=show_progress)
         else:
-            result = await store.reconfigure(wished, progress=told, **how)
-    say(_told(result))
+            result = await store.reconfigure(wished, progress=show_progress, **how)
+    echo(_result_text(result))
     return outcome | _result(result)
 
 
@@ -599,7 +600,7 @@ def _result(result: "ReconfigurationResult") -> dict[str, Any]:
     }
 
 
-def _told(result: "ReconfigurationResult") -> str:
+def _result_text(result: "ReconfigurationResult") -> str:
     there = f", {result.skipped} were there already" if result.skipped else ""
     if result.configuration.dap == "chain":
         return (

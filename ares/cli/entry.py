@@ -48,9 +48,9 @@ def _run_process(process: Callable[[], None]) -> int:
         process()
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        from ares.cli.main import TerminationHandler, told
+        from ares.cli.main import TerminationHandler, report_error
 
-        return told(error, False, TerminationHandler())
+        return report_error(error, False, TerminationHandler())
 
 
 def _process(words: Sequence[str]) -> Callable[[], None] | None:

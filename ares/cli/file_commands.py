@@ -24,7 +24,7 @@ from ares.cli.local_files import (
     is_stream,
     local_source,
     local_target,
-    telling_interruption,
+    reporting_interruption,
 )
 from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import Show, parse_seconds, parse_size, printable, progress_bar, size
@@ -259,14 +259,14 @@ CONFLICTS_SHOWN_MAX = 20
 NAME_CHARACTERS_MAX = 100
 
 
-def told(
+def conflict_text(
     conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: Path, theirs: bool
 ) -> str:
     """Return a paragraph for stderr: conflicting ranges of ``file``, losses, and remedies."""
     from ares.fragment.report import DELETED_MEANWHILE
 
     whole = len(conflicts) == 1 and conflicts[0].block is None and conflicts[0].whole_file
-    what, local, said = (
+    what, local, origin = (
         shell_words(name, domain),
         shlex.quote(str(file)),
         printable(str(file)) if file != STANDARD_STREAM else "standard input",
@@ -274,7 +274,7 @@ def told(
     many = f"{len(conflicts)} ranges" if len(conflicts) > 1 else "1 range"
     lines = [
         (
-            f"{'left as other clients wrote it' if theirs else 'conflict'}: {many} of {said} did "
+            f"{'left as other clients wrote it' if theirs else 'conflict'}: {many} of {origin} did "
             f"not get into {printable(name)}"
         )
     ]
@@ -284,7 +284,7 @@ def told(
     if more := conflicts[CONFLICTS_SHOWN_MAX:]:
         lines.append(f"  ... and {len(more)} more; --json shows all")
     rest = "nothing else was changed" if whole else "all other changes are in the cluster"
-    lines.append(f"Nothing of theirs was overwritten, {said} is as it was, and {rest}.")
+    lines.append(f"Nothing of theirs was overwritten, {origin} is as it was, and {rest}.")
     if whole and conflicts[0].why == DELETED_MEANWHILE:
         lines.append(f"To make it anew: ares-cli put {local} {what} --mine")
     elif theirs:
@@ -299,7 +299,7 @@ def told(
             ),
             (
                 f"  ares-cli put {local} {what} --save-conflicts DIR   write both sides into DIR; "
-                f"put them together in {said}, and put that"
+                f"put them together in {origin}, and put that"
             ),
         ]
     return "\n".join(lines)
@@ -446,7 +446,7 @@ def put(
         "in the rest (an atomic file: wholly old or wholly new); put it again to finish"
     )
     with (
-        telling_interruption(lambda: unfinished if begun else "nothing was sent"),
+        reporting_interruption(lambda: unfinished if begun else "nothing was sent"),
         local_source(file) as source,
     ):
 
@@ -485,7 +485,7 @@ def put(
     about |= report_data(report) | {"saved": saved}
     common.report(about, f"{printable(name)}: {_put_sentence(report, source.size_bytes)}")
     if not common.json:
-        _tell_rest(report, name, domain, file, theirs, saved, source)
+        _report_rest(report, name, domain, file, theirs, saved, source)
     if report.conflicts and not theirs:
         raise typer.Exit(1)
 
@@ -498,7 +498,7 @@ def _put_sentence(report: "WriteReport", size_bytes: int) -> str:
     )
 
 
-def _tell_rest(
+def _report_rest(
     report: "WriteReport",
     name: str,
     domain: str | None,
@@ -523,7 +523,7 @@ def _tell_rest(
             f"changed {others}; `ares-cli get` brings the cluster's content"
         )
     if report.conflicts:
-        typer.echo(told(report.conflicts, name, domain, file, theirs), err=True)
+        typer.echo(conflict_text(report.conflicts, name, domain, file, theirs), err=True)
     if saved:
         typer.echo(f"saved: {', '.join(saved)}", err=True)
     if (
@@ -563,7 +563,7 @@ def get(
     if common.json and is_stream(file):
         raise BadInput("--json and the content cannot both be printed: name a FILE")
     outcome = "no more than a part was printed" if is_stream(file) else f"{file} is as it was"
-    with telling_interruption(lambda: outcome), local_target(file) as target:
+    with reporting_interruption(lambda: outcome), local_target(file) as target:
 
         async def use(manager: "Manager") -> "tuple[bool, FileAccess, FileState, Transfer]":
             access = await open_file(manager, name, domain, target.path, cached=cache)
@@ -682,7 +682,7 @@ def rm(common: SharedOptions, name: Name, domain: FileDomain = None) -> None:
         )
         return access
 
-    with telling_interruption(
+    with reporting_interruption(
         lambda: (
             f"{printable(name)} is unchanged or deleted; `ares-cli collect` finds blocks that "
             "were left"

@@ -152,7 +152,7 @@ def _cover_verdict(report: "CoverabilityReport") -> list[str]:
         else ""
     )
     what = f"{plural(report.operations, 'operation')} on {plural(report.keys, 'key')} with versions"
-    told = (
+    more_lines = (
         [
             (
                 f"{plural(len(report.forks), 'fork')}, where concurrent writes covered one "
@@ -164,11 +164,11 @@ def _cover_verdict(report: "CoverabilityReport") -> list[str]:
         else []
     )
     if report.ok:
-        return [f"weakly coverable: {what}{skipped}", *told]
+        return [f"weakly coverable: {what}{skipped}", *more_lines]
     return [
         f"NOT weakly coverable: {what}; {plural(len(report.violations), 'contradiction')}{skipped}",
         *_listed(report.violations),
-        *told,
+        *more_lines,
     ]
 
 

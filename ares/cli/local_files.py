@@ -26,7 +26,7 @@ class Interrupted(AresError):
 
 
 @contextmanager
-def telling_interruption(outcome: Callable[[], str]) -> Iterator[None]:
+def reporting_interruption(outcome: Callable[[], str]) -> Iterator[None]:
     """Report Ctrl-C with ``outcome``."""
     try:
         yield

@@ -23,8 +23,8 @@ from ares.cli.local_files import (
     STANDARD_STREAM,
     naming,
     opened_source,
+    reporting_interruption,
     standard_output,
-    telling_interruption,
 )
 from ares.cli.options import Result, SharedOptions, with_manager
 from ares.cli.terminal import Show, printable, progress_bar, size
@@ -182,7 +182,7 @@ def _append_lines(common: SharedOptions, name: str, source: BinaryIO) -> AppendT
 
     try:
         with (
-            telling_interruption(lambda: f"{so_far()}; lines after them may be, too"),
+            reporting_interruption(lambda: f"{so_far()}; lines after them may be, too"),
             progress_bar("append") as show,
         ):
             _with_log(common, name, lambda log: _feed(log, source, done, show))
@@ -347,7 +347,7 @@ def follow(
                     raise
                 upcoming = trimmed.upto
 
-    with telling_interruption(lambda: f"--from {upcoming} goes on where this ended"):
+    with reporting_interruption(lambda: f"--from {upcoming} goes on where this ended"):
         _with_log(common, name, use)
 
 

@@ -38,8 +38,8 @@ from ares.cli.options import (
     ALL_OPTIONS,
     SharedOptions,
     command,
-    say,
-    say_which_core,
+    print_core_advice,
+    print_line,
     taking_options,
 )
 from ares.cli.terminal import STATUS_INTERRUPTED
@@ -76,8 +76,8 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from ares import compiled  # which loads the protocol; a help page does not need it
 
-        say(f"ares {version()} ({compiled.CORE_NAME} core)")
-        say_which_core()
+        print_line(f"ares {version()} ({compiled.CORE_NAME} core)")
+        print_core_advice()
         raise typer.Exit()
 
 
@@ -237,7 +237,7 @@ def run(arguments: Sequence[str], ending: TerminationHandler | None = None) -> i
         ):
             status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
-        return told(error, as_json, interrupted)
+        return report_error(error, as_json, interrupted)
     except SystemExit:  # of rich, for an output without a reader: only the status is left
         return STATUS_FAILED
     if status == STATUS_INTERRUPTED:
@@ -245,7 +245,9 @@ def run(arguments: Sequence[str], ending: TerminationHandler | None = None) -> i
     return status if isinstance(status, int) else 0
 
 
-def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: TerminationHandler) -> int:
+def report_error(
+    error: Exception | KeyboardInterrupt, as_json: bool, ending: TerminationHandler
+) -> int:
     """Report the end of a command to the user, and return the exit status."""
     match error:
         case typer.TyperException():  # of typer: an unknown command or option, a missing argument

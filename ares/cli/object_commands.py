@@ -15,7 +15,7 @@ from ares.cli.local_files import (
     standard_output,
     write_output,
 )
-from ares.cli.options import Result, SharedOptions, say, with_manager
+from ares.cli.options import Result, SharedOptions, print_line, with_manager
 from ares.cli.terminal import printable, size
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
@@ -171,7 +171,7 @@ def ls(
             if common.json:
                 names.append(name)
             else:
-                say(printable(name))
+                print_line(printable(name))
         return names
 
     names = _with_store(common, domain, use)

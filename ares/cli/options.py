@@ -155,7 +155,7 @@ class SharedOptions(Struct, frozen=True):
 
     def report(self, data: object, text: str) -> None:
         """Print the answer: ``data`` on a single line with --json, else ``text``."""
-        say(json.dumps(data) if self.json else text)
+        print_line(json.dumps(data) if self.json else text)
 
 
 _OPTION_TYPES = get_type_hints(SharedOptions, include_extras=True)
@@ -174,7 +174,7 @@ def with_manager(
     from ares.platform.memory import CLIENT_BYTES, keep_freed_memory
 
     settings = common.settings()
-    told = (
+    chosen = (
         settings
         if as_user
         else structs.replace(settings, client=structs.replace(settings.client, site=None))
@@ -183,21 +183,21 @@ def with_manager(
     async def connected() -> Result:
         keep_freed_memory(CLIENT_BYTES)
         async with manager_of(
-            settings, lambda: connections_of(told), consensus_of(told)
+            settings, lambda: connections_of(chosen), consensus_of(chosen)
         ) as manager:
             return await use(manager)
 
     return run(connected())
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line of an answer."""
     with naming("standard output"):
         typer.echo(text)
 
 
-def say_which_core() -> None:
-    """Say on standard error that the slower core runs, with a remedy, unless the user chose it."""
+def print_core_advice() -> None:
+    """Print on standard error that the slower core runs, with a remedy, unless it was chosen."""
     from ares import compiled  # which loads the protocol; a help page does not need it
 
     if line := compiled.advice():

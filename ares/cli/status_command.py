@@ -73,8 +73,8 @@ def _as_data(
         "name": settings.name,
         "servers": {
             id: {"address": settings.servers[id].address, "site": settings.servers[id].site}
-            | _server_data(said, _why(found, id))
-            for id, said in found.servers.items()
+            | _server_data(description, _why(found, id))
+            for id, description in found.servers.items()
         },
         "releases": releases(found.servers, ares_members(settings, found)),
         "consensus": {
@@ -108,12 +108,12 @@ def autopilot_sentence(settings: "Settings", members: Sequence[ConsensusDescript
     """Return the autopilot's actions, in the leader's words; ``None`` without an autopilot."""
     if settings.autopilot is None:
         return None
-    said = [
+    reports = [
         f"{member.member}: {member.autopilot or 'it was started without'}"
         for member in members
         if member.leader == member.member
     ]
-    return ", ".join(said) or "no consensus member leads: no server is replaced now"
+    return ", ".join(reports) or "no consensus member leads: no server is replaced now"
 
 
 def followed_by(members: Sequence[ConsensusDescription]) -> dict[str, FollowReport]:
@@ -209,10 +209,10 @@ def _show(
         )
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
-    told = releases(found.servers, ares_members(settings, found))
-    for line in filter(None, (sentence(told), _disks(found.servers), _cores(found.servers))):
+    running = releases(found.servers, ares_members(settings, found))
+    for line in filter(None, (sentence(running), _disks(found.servers), _cores(found.servers))):
         console.print(line, soft_wrap=True)
-    if mixed := warning(told):
+    if mixed := warning(running):
         console.print(Text(mixed, style="yellow"), soft_wrap=True)
     for id, description in found.servers.items():
         for line in (
@@ -343,30 +343,30 @@ def _disks(servers: Mapping[ServerId, Description | None]) -> str:
 
     Unneeded room is given back gradually; some is kept free for new data.
     """
-    told = {
+    disks = {
         id: description.stored
         for id, description in servers.items()
         if description is not None and description.stored is not None
     }
     each = ", ".join(
         f"{id} {size(stored.disk_bytes)} ({size(stored.live_bytes)} needed)"
-        for id, stored in told.items()
+        for id, stored in disks.items()
     )
     return f"on disk: {each}" if each else ""
 
 
 def _cores(servers: Mapping[ServerId, Description | None]) -> str:
     """Return the cores that run small operations at the servers, as far as known."""
-    told = {
+    cores = {
         id: printable(description.core)
         for id, description in servers.items()
         if description is not None and description.core
     }
     each = (
-        f"{core} ({', '.join(id for id in told if told[id] == core)})"
-        for core in sorted(set(told.values()))
+        f"{core} ({', '.join(id for id in cores if cores[id] == core)})"
+        for core in sorted(set(cores.values()))
     )
-    return f"core: {', '.join(each)}" if told else ""
+    return f"core: {', '.join(each)}" if cores else ""
 
 
 def _warnings(id: ServerId, description: Description) -> list[str]:

@@ -42,10 +42,10 @@ def parse_seconds(text: str) -> int:
     )
 
 
-def _parsed(text: str, units: dict[str, int], expected: str, said: str) -> int:
+def _parsed(text: str, units: dict[str, int], expected: str, given: str) -> int:
     found = re.fullmatch(rf"([0-9]{{1,12}})([{''.join(units)}]?)", text)
     if found is None:
-        raise BadInput(f"{expected}, not {said!r}")
+        raise BadInput(f"{expected}, not {given!r}")
     return int(found[1]) * units[found[2]]
 
 

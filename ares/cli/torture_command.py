@@ -92,11 +92,11 @@ def torture(
     """
     from rich.console import Console
 
-    from ares.platform.trusted_files import let_nobody_else_write
+    from ares.platform.trusted_files import restrict_writes_to_user
     from ares.testing.torture.torture_run import Options
     from ares.testing.torture.torture_run import torture as run
 
-    let_nobody_else_write()
+    restrict_writes_to_user()
     console = Console(stderr=True, highlight=False)
     number = secrets.randbelow(1_000_000) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="ares-torture-out-")) if out is None else out

@@ -197,32 +197,32 @@ def _data(reply: Reply) -> dict[str, Any]:
 def _sentence(reply: Reply) -> str:
     if not isinstance(reply, ScrubReply):
         return _complaint(reply)
-    said = f"{size(reply.checked_bytes)} verified"
+    text = f"{size(reply.checked_bytes)} verified"
     if reply.damaged:
-        said += f"; {plural(reply.damaged, 'file')} damaged" + (
+        text += f"; {plural(reply.damaged, 'file')} damaged" + (
             "" if reply.leaving else ", and written anew"
         )
     if reply.repaired:
-        said += (
+        text += (
             f"; {plural(reply.repaired, 'element')} repaired from other servers since the "
             "server's start"
         )
     if reply.quarantined:
-        said += (
+        text += (
             f"; {plural(reply.quarantined, 'element')} not repaired yet: too few other servers "
             "have their elements. The server goes on trying"
         )
     if reply.leaving:
-        said += "; its disk is full, and damaged files are written anew only when there is room"
+        text += "; its disk is full, and damaged files are written anew only when there is room"
     if reply.in_logs:
-        said += (
+        text += (
             f"; {plural(reply.in_logs, 'file')} of logs damaged: reads get these entries from "
             "other servers, and the next start will refuse the file"
         )
     return (
-        said
+        text
         if reply.damaged or reply.in_logs or reply.quarantined or reply.repaired
-        else f"{said}, nothing is damaged"
+        else f"{text}, nothing is damaged"
     )
 
 

@@ -106,13 +106,13 @@ def manager_of(
             decided_by(settings),
             tracer,
             remote_servers(settings),
-            whereabouts_of(settings, remembers=service == USER_SERVICE),
+            domain_locator_of(settings, remembers=service == USER_SERVICE),
             client.site,
         )
     )
 
 
-def whereabouts_of(settings: Settings, remembers: bool = True) -> DomainLocator | None:
+def domain_locator_of(settings: Settings, remembers: bool = True) -> DomainLocator | None:
     """Return the servers and the memory with which a client looks for domains.
 
     None in a cluster without sites. ``remembers``: the memory is kept in a file.

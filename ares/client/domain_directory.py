@@ -77,7 +77,7 @@ class ClientParts(NamedTuple):
     remote: frozenset[ServerId] = frozenset()
     """Servers at other sites, which are asked when the servers at this site do not suffice."""
 
-    whereabouts: DomainLocator | None = None
+    locator: DomainLocator | None = None
     """The places of domains, known to nearby servers and to this machine."""
 
     site: str | None = None
@@ -88,7 +88,7 @@ class DomainDirectory(ObjectStore):
     """The domain `default` of a cluster, which opens the other domains."""
 
     def __init__(self, parts: ClientParts) -> None:
-        self._whereabouts = parts.whereabouts or DomainLocator()
+        self._locator = parts.locator or DomainLocator()
         self._client, self._switches, self._tracer = parts.client, parts.switches, parts.tracer
         self._connect, self._consensus = parts.connect, parts.consensus
         self._decided, self._remote, self._site = parts.decided, parts.remote, parts.site
@@ -124,7 +124,7 @@ class DomainDirectory(ObjectStore):
         used = [store.configuration for store in self._domains.values()] + [
             log.view.sequence.last_finalized for _, log in self._logs.values()
         ]
-        await asyncio.to_thread(self._whereabouts.remember, used)
+        await asyncio.to_thread(self._locator.remember, used)
         for runner, _ in self._logs.values():
             await runner.stop()
         await self._runner.close()
@@ -292,13 +292,13 @@ class DomainDirectory(ObjectStore):
         resolved = configuration.resolved(self._book)
         described = await self.describe(list(resolved.servers), brief=True)
         for server in resolved.servers:
-            says = described.get(server.id)
-            if says is not None and says.server != server.id:
+            description = described.get(server.id)
+            if description is not None and description.server != server.id:
                 raise BadInput(
-                    f"at {server.address} answers {says.server}, not {server.id}: is this the "
-                    "right cluster file?"
+                    f"at {server.address} answers {description.server}, not {server.id}: is this "
+                    "the right cluster file?"
                 )
-            if says is not None and says.cluster != self.configuration.cluster_id:
+            if description is not None and description.cluster != self.configuration.cluster_id:
                 raise BadInput(
                     f"{server.id} at {server.address} runs with the file of another cluster: is "
                     "this the right cluster file?"
@@ -310,9 +310,9 @@ class DomainDirectory(ObjectStore):
                 if server in silent
             )
             verb = "does" if len(silent) == 1 else "do"
-            who = f"{', '.join(silent)} {verb} not answer" + (f" ({known})" if known else "")
+            subject = f"{', '.join(silent)} {verb} not answer" + (f" ({known})" if known else "")
             raise ConfigurationRefused(
-                f"{who}; a new configuration begins with servers that run. Nothing was changed"
+                f"{subject}; a new configuration begins with servers that run. Nothing was changed"
             )
         servers = tuple(
             msgspec.structs.replace(server, identity=described[server.id].identity)
@@ -360,7 +360,7 @@ class DomainDirectory(ObjectStore):
 
         None if the servers name no configuration that can be believed.
         """
-        for servers in self._whereabouts.of(domain):
+        for servers in self._locator.of(domain):
             named = await self._runner.run(
                 locate(domain, servers), f"where domain {domain!r} is", 2 * LOCATE_S
             )

@@ -178,7 +178,7 @@ class LocalCopy(Sink):
 
     def open(self) -> None:
         """Look at the present file."""
-        with self._told("read"):
+        with self._as_bad_input("read"):
             try:
                 self._old = old = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
             except FileNotFoundError:
@@ -209,7 +209,7 @@ class LocalCopy(Sink):
             self._same += 1
             self._offset += part.length
             return
-        with self._told("written"):
+        with self._as_bad_input("written"):
             if self._new is None:
                 self._start()
             assert self._new is not None
@@ -220,7 +220,7 @@ class LocalCopy(Sink):
 
     def finish(self) -> bool:
         """Put the new file in place; return whether the file changed."""
-        with self._told("written"):
+        with self._as_bad_input("written"):
             # The parts taken from the file must be unchanged, and the replaced file must be the
             # file that was looked at.
             if _identity(_status(self._path)) != _identity(self._found):
@@ -238,7 +238,7 @@ class LocalCopy(Sink):
         return True
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _as_bad_input(self, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -334,9 +334,9 @@ def cache_directory(environment: Mapping[str, str]) -> Path | None:
 
     $ARES_CACHE, else `ares` in $XDG_CACHE_HOME or ~/.cache.
     """
-    said = environment.get(CACHE_VARIABLE)
-    if said:
-        return None if said == "off" else Path(said)
+    named = environment.get(CACHE_VARIABLE)
+    if named:
+        return None if named == "off" else Path(named)
     base = environment.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # the specification says that a relative path is ignored
         base = os.path.join(os.path.expanduser("~"), ".cache")

@@ -212,12 +212,12 @@ class Log(Domain):
     ) -> None:
         first, upto = positions
 
-        def told(result: Any, error: BaseException | None) -> None:
+        def finish(result: Any, error: BaseException | None) -> None:
             if upto is None and error is None:
                 self._entry_bytes = len(result)
             done(result, error)
 
-        self._session.reads.ask(told, now, first, upto, timeout_s, manner)
+        self._session.reads.ask(finish, now, first, upto, timeout_s, manner)
 
     async def tail(self, *, timeout_s: float | None = None) -> int:
         """Return the next position; linearizable.

@@ -46,8 +46,8 @@ class CertifiedConsensus:
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         """Return the hint as in the port; None for a hint without a certificate, too."""
-        told = await self._consensus.hint(domain, timeout_s)
-        return told if told is not None and self._verifier(told) else None
+        hint = await self._consensus.hint(domain, timeout_s)
+        return hint if hint is not None and self._verifier(hint) else None
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
         """Keep a hint as in the port.

@@ -155,7 +155,7 @@ class EtcdCluster:
         deadline_s = clock.time() + timeout_s
         if not self._all_met:
             await self._meet_all(min(ETCD_SILENCE_S, timeout_s))
-        order, turn, said = (
+        order, turn, detail = (
             tuple(self._order),
             0,
             dict.fromkeys((endpoint.address for endpoint in self._endpoints), "not asked"),
@@ -168,12 +168,12 @@ class EtcdCluster:
                         await self._meet(endpoint)
                     answer = await self._call(endpoint, method(endpoint), request)
             except TimeoutError:
-                said[endpoint.address] = "no answer"
+                detail[endpoint.address] = "no answer"
             except rpc.AioRpcError as error:
-                said[endpoint.address] = _words(error)
+                detail[endpoint.address] = _words(error)
                 if error.code() in _HOPELESS:
                     raise ConsensusUnavailable(
-                        f"etcd at {endpoint.address} refuses: {said[endpoint.address]}"
+                        f"etcd at {endpoint.address} refuses: {detail[endpoint.address]}"
                     ) from error
             else:
                 self._check_cluster(endpoint, answer)
@@ -181,7 +181,7 @@ class EtcdCluster:
                 return answer
             turn += 1
             await asyncio.sleep(min(ETCD_PAUSE_S, max(deadline_s - clock.time(), 0)))
-        words = ", ".join(f"{address} ({what})" for address, what in sorted(said.items()))
+        words = ", ".join(f"{address} ({what})" for address, what in sorted(detail.items()))
         raise ConsensusUnavailable(f"within {timeout_s:g} s etcd said: {words}")
 
     async def _meet_all(self, timeout_s: float) -> None:
@@ -266,11 +266,11 @@ class EtcdCluster:
 
 def _words(error: rpc.AioRpcError) -> str:
     """Return etcd's words, or the last part of gRPC's words about a failed connection."""
-    said = str(error.details() or error.code().name)
+    detail = str(error.details() or error.code().name)
     return (
-        f"unreachable: {said.rpartition(': ')[2]}"
-        if said.startswith("failed to connect to all addresses")
-        else said
+        f"unreachable: {detail.rpartition(': ')[2]}"
+        if detail.startswith("failed to connect to all addresses")
+        else detail
     )
 
 

@@ -49,19 +49,19 @@ class Notes(Protocol):
     A note may be lost, come late or be of another release: a note is only a hint.
     """
 
-    def tell(self, note: bytes) -> None:
+    def send_note(self, note: bytes) -> None:
         """Send this member's note to each other member, in place of the last note."""
 
-    def told(self) -> Sequence[tuple[bytes, float]]:
+    def received_notes(self) -> Sequence[tuple[bytes, float]]:
         """Return the last note of each other member, with the seconds since its arrival."""
 
 
 class NoNotes:
     """Notes of a member without other members."""
 
-    def tell(self, note: bytes) -> None:
+    def send_note(self, note: bytes) -> None:
         """Drop the note."""
 
-    def told(self) -> Sequence[tuple[bytes, float]]:
+    def received_notes(self) -> Sequence[tuple[bytes, float]]:
         """Return nothing."""
         return ()

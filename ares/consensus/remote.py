@@ -136,25 +136,29 @@ class RemoteConsensus:
     ) -> Answer:
         if not self._order:
             raise ConsensusUnavailable("the cluster file names no consensus members")
-        said: dict[ServerId, str] = {}
+        refusals: dict[ServerId, str] = {}
         denied: dict[ServerId, bool] = {}
         with self._mailbox(request) as mailbox, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for member in itertools.cycle(tuple(self._order)):
-                    first = member not in said
-                    said.setdefault(member, "")
+                    first = member not in refusals
+                    refusals.setdefault(member, "")
                     self._connections.post(member, [request])
-                    answer = await self._listen(mailbox, member, expected, said, denied, first)
+                    answer = await self._listen(mailbox, member, expected, refusals, denied, first)
                     if answer is not None:
                         return answer
                     if len(denied) == len(self._order):
                         raise NotAuthorized(
-                            f"{member}: {said[member]}",
+                            f"{member}: {refusals[member]}",
                             "asked the consensus service",
                             untouched=all(denied.values()),
                         )
-        said = {member: why or self.troubles.get(member, NO_ANSWER) for member, why in said.items()}
-        words = (f"{member} ({said.get(member, 'not asked')})" for member in sorted(self._order))
+        refusals = {
+            member: why or self.troubles.get(member, NO_ANSWER) for member, why in refusals.items()
+        }
+        words = (
+            f"{member} ({refusals.get(member, 'not asked')})" for member in sorted(self._order)
+        )
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")
 
     async def _listen(
@@ -162,7 +166,7 @@ class RemoteConsensus:
         mailbox: Mailbox,
         asked: ServerId,
         expected: type[Answer],
-        said: dict[ServerId, str],
+        refusals: dict[ServerId, str],
         denied: dict[ServerId, bool],
         first: bool,
     ) -> Answer | None:
@@ -179,7 +183,7 @@ class RemoteConsensus:
                     if isinstance(message, expected):
                         self._order.sort(key=lambda other: other != member)
                         return message
-                    said[member] = _refusal(message)
+                    refusals[member] = _refusal(message)
                     if isinstance(message, Refused) and message.reason is Reason.NOT_AUTHORIZED:
                         denied[member] = denied.get(
                             member, first and member == asked and message.call > 0

@@ -39,7 +39,7 @@ EXPIRY_LOOK_S = 0.1
 class Waiter(Struct, eq=False):
     """An operation that waits for room; a small object, of which a program may make a million.
 
-    ``told`` is the function that ends the wait: with None when the operation has room, else with an
+    ``done`` is the function that ends the wait: with None when the operation has room, else with an
     error. ``future``, ``start`` and ``arguments`` belong to this function.
     """
 
@@ -47,7 +47,7 @@ class Waiter(Struct, eq=False):
     size: int
     deadline: float
     label: object
-    told: Callable[["Waiter", BaseException | None], None]
+    done: Callable[["Waiter", BaseException | None], None]
     future: Any
     start: Callable[..., object] | None = None
     arguments: tuple[Any, ...] = ()
@@ -114,18 +114,18 @@ class Room:
                 continue
             self.taken += waiter.size
             waiter.entered = waiter.ended = True
-            waiter.told(waiter, None)
+            waiter.done(waiter, None)
 
     def wait(
         self,
         size: int,
         deadline: float,
         label: object,
-        told: Callable[[Waiter, BaseException | None], None],
+        done: Callable[[Waiter, BaseException | None], None],
         *rest: Any,
     ) -> Waiter:
         """Wait for room for `size` bytes behind the waiting operations; see :class:`Waiter`."""
-        waiter = Waiter(self, size, deadline, label, told, *rest)
+        waiter = Waiter(self, size, deadline, label, done, *rest)
         self.waiting.append(waiter)
         self._look_at = min(self._look_at, deadline)
         return waiter
@@ -169,4 +169,4 @@ class Room:
     def _fail(self, waiter: Waiter, error: Uncertain) -> None:
         if not waiter.ended:  # else the operation entered, or was given up
             self.give_up(waiter)
-            waiter.told(waiter, error)
+            waiter.done(waiter, error)

@@ -66,14 +66,14 @@ class Sizes(Struct, frozen=True, array_like=True):
         if not all(is_whole(size) for size in (self.min, self.avg, self.max)):
             given = ", ".join(map(shown_number, (self.min, self.avg, self.max)))
             raise BadInput(f"block sizes are whole numbers of bytes, not {given}")
-        told = f"block sizes min {self.min}, avg {self.avg}, max {self.max} bytes"
+        sizes = f"block sizes min {self.min}, avg {self.avg}, max {self.max} bytes"
         if not CHUNK_SIZE_MIN <= self.min <= self.avg <= self.max <= CHUNK_SIZE_MAX:
             raise BadInput(
-                f"{told}: they must be in this order, from {CHUNK_SIZE_MIN} to {CHUNK_SIZE_MAX}"
+                f"{sizes}: they must be in this order, from {CHUNK_SIZE_MIN} to {CHUNK_SIZE_MAX}"
             )
         if self.min > LARGEST_MIN or self.avg < SMALLEST_AVG or self.max < SMALLEST_MAX:
             raise BadInput(
-                f"{told}: min may be at most {LARGEST_MIN}, avg at least {SMALLEST_AVG}, max at "
+                f"{sizes}: min may be at most {LARGEST_MIN}, avg at least {SMALLEST_AVG}, max at "
                 f"least {SMALLEST_MAX}"
             )
 

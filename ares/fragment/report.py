@@ -51,10 +51,10 @@ class WriteReport(Struct, frozen=True):
 
     def describe(self) -> str:
         """Describe the report in a line for a person."""
-        told = (
+        text = (
             f"{self.kept} blocks kept, {self.modified} modified, {self.inserted} inserted, "
             f"{self.deleted} deleted"
         )
         if self.merged:
-            told += f"; {self.merged} changed by other clients, kept unchanged"
-        return told + (f"; {len(self.conflicts)} in conflict" if self.conflicts else "")
+            text += f"; {self.merged} changed by other clients, kept unchanged"
+        return text + (f"; {len(self.conflicts)} in conflict" if self.conflicts else "")

@@ -140,11 +140,11 @@ class Unavailable(_Detailed, Uncertain):
     def __str__(self) -> str:
         if not self.needed:
             return self.story + self.outcome()
-        who = ", ".join(f"{server} ({why})" for server, why in sorted(self.missing.items()))
+        servers = ", ".join(f"{server} ({why})" for server, why in sorted(self.missing.items()))
         what = f" while {self.story}" if self.story else ""
         return (
             f"{self.heard} of the {self.needed} servers needed answered{what}; missing: "
-            f"{who}{self.outcome()}"
+            f"{servers}{self.outcome()}"
         )
 
 
@@ -407,7 +407,7 @@ class DirectoryLost(_Detailed):
     record: object = None
 
     def __str__(self) -> str:
-        who, what = ", ".join(self.ids), "server"
+        servers, what = ", ".join(self.ids), "server"
         fear, others = (
             "answer as if it had never acknowledged anything",
             "the other servers have its data",
@@ -418,9 +418,12 @@ class DirectoryLost(_Detailed):
                 "vote a second time",
                 "the other members have all decisions",
             )
-        lost = f"the disk is lost or not mounted, or {who} never ran"
+        lost = f"the disk is lost or not mounted, or {servers} never ran"
         if self.record is not None:
-            lost = f"{who} ran there before, says {self.record}, so the disk is lost or not mounted"
+            lost = (
+                f"{servers} ran there before, says {self.record}, so the disk is lost or not "
+                "mounted"
+            )
         return (
             f"nothing is in {self.directory}: {lost}. A {what} with nothing might {fear}, so it "
             f"was not started; {others}. {self.advice()}"
@@ -428,7 +431,10 @@ class DirectoryLost(_Detailed):
 
     def advice(self) -> str:
         """Return the remedy."""
-        who, prepare = ", ".join(self.ids), f"`ares-cli prepare {self.file} {' '.join(self.ids)}"
+        servers, prepare = (
+            ", ".join(self.ids),
+            f"`ares-cli prepare {self.file} {' '.join(self.ids)}",
+        )
         lost = (
             f"{prepare} --forget` lets it begin empty and under a new identity, and after its "
             "start `ares-cli reconfig` takes it in again"
@@ -438,7 +444,7 @@ class DirectoryLost(_Detailed):
                 f"{prepare} --forget`, while all other members run, lets it copy the decisions "
                 "from them"
             )
-        never = f"If {who} never ran on any machine, {prepare}` says so. "
+        never = f"If {servers} never ran on any machine, {prepare}` says so. "
         if self.record is not None:
             never = (
                 f"If the process that ran there belonged to another cluster, remove {self.record}. "

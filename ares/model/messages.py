@@ -78,7 +78,7 @@ USAGES_MAX = 100
 """Domains in a question about usage, and in a member's report of domains that follow their users.
 """
 
-SITES_TOLD_MAX = 64
+SITES_REPORTED_MAX = 64
 """Sites in a domain's usage."""
 
 BOUNDS_MAX = 64
@@ -574,7 +574,7 @@ class Usage(Struct, frozen=True, array_like=True):
 
     domain: DomainName
     bytes: Count
-    asked: Annotated[tuple[AskedFrom, ...], Meta(max_length=SITES_TOLD_MAX)]
+    asked: Annotated[tuple[AskedFrom, ...], Meta(max_length=SITES_REPORTED_MAX)]
 
 
 class Description(Message, frozen=True, tag=37):

@@ -106,7 +106,7 @@ def ready(socket: Socket, wanted: int) -> bool:
     return bool(int(socket.getsockopt(zmq.EVENTS)) & wanted)
 
 
-def told(monitor: Socket) -> Iterator[tuple[int, int]]:
+def monitor_events(monitor: Socket) -> Iterator[tuple[int, int]]:
     """Yield the events of libzmq's monitor, with their values.
 
     The monitor's descriptor reports no event before it was read once and found empty.
@@ -165,7 +165,7 @@ class _ZmqLink(Link):
 
     def _listen(self, monitor: Socket) -> None:
         """Take the ends of handshakes."""
-        for event, _ in told(monitor):
+        for event, _ in monitor_events(monitor):
             if event in _REFUSALS:
                 self._shut_out(_REFUSALS[zmq.Event(event)])
             else:
@@ -321,7 +321,7 @@ class ZmqListener(BatchListener):
         return self.address
 
     def _count(self) -> None:
-        for event, number in told(self._monitor):
+        for event, number in monitor_events(self._monitor):
             (self.connections.add if event == zmq.Event.ACCEPTED else self.connections.discard)(
                 number
             )

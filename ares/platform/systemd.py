@@ -16,7 +16,7 @@ NOTIFY_PATIENCE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-def tell(state: str, sentence: str) -> None:
+def notify(state: str, sentence: str) -> None:
     """Report a state to systemd; never fail: a deaf service manager is no trouble.
 
     ``state``: NOTIFY_READY or NOTIFY_STOPPING; ``sentence``: the text shown by `systemctl status`.

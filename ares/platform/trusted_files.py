@@ -70,7 +70,7 @@ def require_unshared(directory: Path, what: str = "file", bits: int = stat.S_IWO
         )
 
 
-def let_nobody_else_write() -> None:
+def restrict_writes_to_user() -> None:
     """Let only the user change the files made by this process from now on, under any umask.
 
     This includes files made by libraries.

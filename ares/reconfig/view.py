@@ -64,9 +64,9 @@ class ConfigurationSequence:
         known = self._known_at_quorum.get(configuration.id)
         if known is None:
             return False
-        index, told = successor.configuration.index, known.configuration.index
-        return (told == index and known.status >= successor.status) or (
-            told > index and known.finalized
+        index, known_index = successor.configuration.index, known.configuration.index
+        return (known_index == index and known.status >= successor.status) or (
+            known_index > index and known.finalized
         )
 
     def add(self, found_in: Configuration, successor: Successor) -> None:

@@ -356,7 +356,7 @@ class ConfigurationState:
                 lost[2], put_bytes(object, lost_size), place, put_bytes(object, size)
             )
             if versions.trimmed != trimmed:
-                self.share.tell_trimmed(object, versions, lost[2], trimmed)
+                self.share.record_trimmed(object, versions, lost[2], trimmed)
         return put
 
     def _check_number(self, object: ObjectName, tag: Tag) -> None:
@@ -386,7 +386,7 @@ class ConfigurationState:
         if position is None:
             if versions.trimmed == trimmed:
                 return None
-            self.share.tell_trimmed(put.object, versions, place, trimmed)
+            self.share.record_trimmed(put.object, versions, place, trimmed)
             return TagsTrimmed(put.configuration, put.object, put.tag)
         if not is_hollow(versions.entries[position][1]):
             return None
@@ -486,7 +486,7 @@ class ConfigurationState:
             self.configuration, self.successor, self.collected, self.finalized
         )
 
-    def is_told_by(self, fact: ConfigurationRecord) -> bool:
+    def is_recorded_by(self, fact: ConfigurationRecord) -> bool:
         """Return whether ``fact`` is the latest.
 
         An earlier release leaves out that the configuration is finalized, which stays true.
@@ -535,7 +535,7 @@ class ConfigurationState:
         if versions is None:
             return
         if isinstance(fact, TagsTrimmed):
-            self.share.tell_trimmed(object, versions, place, versions.trimmed)
+            self.share.record_trimmed(object, versions, place, versions.trimmed)
             return
         position = versions.position(tag)
         if position is not None:
@@ -575,7 +575,7 @@ class ConfigurationState:
             before = versions.trimmed
             if tag >= before:
                 versions.trimmed = tag
-                self.share.tell_trimmed(object, versions, place, before)
+                self.share.record_trimmed(object, versions, place, before)
 
     def _note(self, put: PutData) -> None:
         if is_hollow(put.element):

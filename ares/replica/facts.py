@@ -148,7 +148,7 @@ class ConfigurationUsage:
             self.account.died += bytes
         self._live.clear()
 
-    def tell_trimmed(
+    def record_trimmed(
         self, object: ObjectName, versions: VersionList, place: int, before: Tag
     ) -> None:
         """Record ``place`` as the journal's place of the tag dropped by ``versions`` of ``object``.

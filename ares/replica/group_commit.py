@@ -161,16 +161,16 @@ class GroupCommit:
 
         Every reply about a configuration shows its pointer.
         """
-        told: Any = request
+        fields: Any = request
         shows = REQUEST_KINDS[type(request)].shows
         if shows is ShownState.OBJECT:
             return (
-                told.object in self.objects.get(told.configuration, ())
-                or told.configuration in self.pointers
+                fields.object in self.objects.get(fields.configuration, ())
+                or fields.configuration in self.pointers
             )
         if shows is ShownState.EVERYTHING or shows is ShownState.NOTHING:
             return self.appended and shows is ShownState.EVERYTHING
-        id = told.configuration.id if type(request) is Introduce else told.configuration
+        id = fields.configuration.id if type(request) is Introduce else fields.configuration
         return id in self.pointers or (shows is ShownState.LISTING and id in self.objects)
 
 

@@ -309,7 +309,7 @@ class Replica:
             hosting.let_go()
         if fact.finalized:
             hosting.mark_finalized()
-        if hosting.is_told_by(fact):
+        if hosting.is_recorded_by(fact):
             hosting.point_from(place)
         for waiting, its_place in self._homeless.pop(fact.configuration.id, []):
             self.restore(waiting, its_place)
@@ -342,7 +342,7 @@ class Replica:
                 hosting.pointed()
                 if hosting is not None
                 and hosting.pointed_place == place
-                and hosting.is_told_by(fact)
+                and hosting.is_recorded_by(fact)
                 else None
             )
         versions = self._versions(fact.configuration, fact.object)

@@ -91,7 +91,7 @@ def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) 
     drawn: list[list[Any]] = []
     for depth, span in itertools.chain.from_iterable(map(tree.rows, tree.roots)):
         above = next((row for row in reversed(drawn) if row[0] < depth), None)
-        whose = (
+        kind_shown = (
             "failed"
             if span.error
             else "server"
@@ -99,7 +99,7 @@ def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) 
             else "client"
         )
         times = ((span.began_ns - begin) / 1e6, (span.ended_ns - span.began_ns) / 1e6)
-        drawn.append([depth, span.name[:80], *times, whose, remark(span)[:REMARK_MAX]])
+        drawn.append([depth, span.name[:80], *times, kind_shown, remark(span)[:REMARK_MAX]])
     return {
         "sentence": tree.sentence()[: 2 * REMARK_MAX],
         "left": count - len(spans),

@@ -99,7 +99,7 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         raise BadInput(
             f"there is no file {path}; `ares-cli results import DIR --into {path}` makes it"
         )
-    with _telling(path):
+    with _readable_errors(path):
         mode = "rwc" if create else "rw"
         where = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
         database = sqlite3.connect(where, uri=True, timeout=BUSY_S, isolation_level=None)
@@ -162,7 +162,7 @@ def _is_empty(database: sqlite3.Connection, path: Path) -> bool:
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _readable_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into errors for a person."""
     try:
         yield

@@ -115,10 +115,10 @@ def _alike(
 ) -> Iterator[tuple[int, str]]:
     """Yield number and path of each run whose description does not contradict `run`."""
     same = " AND ".join(f"coalesce({name} = :{name}, 1)" for name in _DESCRIBED)
-    told = {name: getattr(run, name) for name in _DESCRIBED}
+    values = {name: getattr(run, name) for name in _DESCRIBED}
     asked = f"SELECT id, path, scenario, parameters, provenance FROM runs WHERE {same} ORDER BY id"
     own = shown_path(directory.name)
-    for id, path, scenario, *objects in database.execute(asked, told).fetchall():
+    for id, path, scenario, *objects in database.execute(asked, values).fetchall():
         if (run.scenario in (scenario, own) or scenario == path.rpartition("/")[2]) and all(
             map(_one_has_the_other, objects, (run.parameters, run.provenance))
         ):

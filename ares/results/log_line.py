@@ -69,36 +69,36 @@ def read_operation(line: bytes, client: str | None) -> Row | None:
     ``client``: the client of the log, if the name of the file says so. ``began_s``: a time without
     a zone counts as UTC. Raises ValueError, or RecursionError, for a line that fits no log.
     """
-    told = _decode_line(line)
-    if (found := _COMPLETE_MESSAGE.fullmatch(told.message)) is None:
+    content = _decode_line(line)
+    if (found := _COMPLETE_MESSAGE.fullmatch(content.message)) is None:
         return None
     status = (
-        told.status if not isinstance(told.status, list) else next(iter(told.status), None)
+        content.status if not isinstance(content.status, list) else next(iter(content.status), None)
     )  # may be ["SUCCESS", null]; reconfigurations have no status
-    ok = status in (None, "SUCCESS") and told.outcome == "ok"
-    if ok and told.op_latency is None:
+    ok = status in (None, "SUCCESS") and content.outcome == "ok"
+    if ok and content.op_latency is None:
         raise ValueError("an operation that succeeded, without op_latency")
-    who = told.client if client is None else client
-    op = told.op or found[1]
+    client_name = content.client if client is None else client
+    op = content.op or found[1]
     op = _OPS.get(op, op.lower())
-    if who is None or not _OP.fullmatch(op):
-        raise ValueError("no clientID" if who is None else "op is no name of an operation")
+    if client_name is None or not _OP.fullmatch(op):
+        raise ValueError("no clientID" if client_name is None else "op is no name of an operation")
     return (
-        *("client" if found[2] else "user", op, str(who)[:ERROR_TEXT_MAX], int(ok)),
+        *("client" if found[2] else "user", op, str(client_name)[:ERROR_TEXT_MAX], int(ok)),
         *(
-            max(_seconds(told.asctime, "asctime") - (told.op_latency or 0), 0),
-            told.op_latency_start,
-            told.op_latency,
-            told.file_size,
+            max(_seconds(content.asctime, "asctime") - (content.op_latency or 0), 0),
+            content.op_latency_start,
+            content.op_latency,
+            content.file_size,
         ),
         *(
-            told.read_config_latency_total,
-            told.phase1_latency,
-            told.phase2_latency,
-            told.p2_read_config_time_total,
-            told.p2_put_data_time_total,
+            content.read_config_latency_total,
+            content.phase1_latency,
+            content.phase2_latency,
+            content.p2_read_config_time_total,
+            content.p2_put_data_time_total,
         ),
-        *(None if told.error is None else str(told.error)[:ERROR_TEXT_MAX], _rest(line)),
+        *(None if content.error is None else str(content.error)[:ERROR_TEXT_MAX], _rest(line)),
     )
 
 
@@ -120,13 +120,13 @@ def _rest(line: bytes) -> str | None:
 
 def read_event(line: bytes) -> Row:
     """Return at_s, what, server and detail of a line of `events.jsonl`. Raises ValueError."""
-    told = msgspec.json.decode(line)
-    if not isinstance(told, dict) or not isinstance(what := told.get("event"), str):
+    content = msgspec.json.decode(line)
+    if not isinstance(content, dict) or not isinstance(what := content.get("event"), str):
         raise ValueError("no object with an event")
     server, detail = (
-        None if told.get(name) is None else str(told[name]) for name in ("server", "detail")
+        None if content.get(name) is None else str(content[name]) for name in ("server", "detail")
     )
-    return _seconds(told.get("time"), "time"), what, server, detail
+    return _seconds(content.get("time"), "time"), what, server, detail
 
 
 def _seconds(text: Any, name: str) -> float:

@@ -189,7 +189,7 @@ def _quorums(
     This project's logs have names. The published logs number the quorums: :func:`_members`.
     """
     width, step = length_s / bins, count // QUORUMS_MAX + 1
-    told = database.execute(
+    samples = database.execute(
         f"SELECT min(CAST((began_s - :first) / :width AS INT), :last), more FROM {OF_RUN} AND op "
         "IN ('read', 'write') AND began_s IS NOT NULL AND line % :step = 0 AND more LIKE "
         "'%quorum_phase1%'",
@@ -197,8 +197,8 @@ def _quorums(
     )
     seen: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     totals: dict[int, int] = defaultdict(int)
-    for bin, more in told:
-        if members := _told_members(json.loads(more), run):
+    for bin, more in samples:
+        if members := _reported_members(json.loads(more), run):
             totals[bin] += 1
             for server in members:
                 seen[bin][server] += 1
@@ -213,7 +213,7 @@ def _quorums(
     return {"bins": bins, "width": width, "servers": names, "rows": rows} if rows else None
 
 
-def _told_members(more: dict[str, Any], run: dict[str, Any]) -> Sequence[str]:
+def _reported_members(more: dict[str, Any], run: dict[str, Any]) -> Sequence[str]:
     named, number = more.get("quorum_phase1_servers"), more.get("quorum_phase1")
     if isinstance(named, list):
         return [printable(str(server))[:40] for server in named[:SERVERS_SHOWN_MAX]]

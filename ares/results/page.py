@@ -194,11 +194,11 @@ def _rejected(database: sqlite3.Connection) -> tuple[dict[str, int], list[list[A
         " ORDER BY f.malformed DESC, f.path LIMIT ?",
         (REJECTED_MAX,),
     ).fetchall()
-    told = [
+    rows_shown = [
         [_shown(None, path)[-300:], count, first, printable(why or "")[:300]]
         for path, count, first, why in rows
     ]
-    return {"malformed": lines, "rejected_files": of_files}, told
+    return {"malformed": lines, "rejected_files": of_files}, rows_shown
 
 
 def _varied(runs: list[dict[str, Any]]) -> list[str]:
@@ -261,13 +261,13 @@ def _described(
     }
 
 
-def _lines(told: dict[str, Any], most: int) -> str:
+def _lines(values: dict[str, Any], most: int) -> str:
     """Return a line for each key."""
     lines = [
         printable(
             f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
         )
-        for key, value in told.items()
+        for key, value in values.items()
     ]
     text = "\n".join(lines)
     return text if len(text) <= most else f"{text[:most]} ... (cut off)"
@@ -281,10 +281,10 @@ def _operations(
     The figures are the figures of `results summary`.
     """
     found = figures_of(database, row["id"])
-    told = [found[key] for key in measured(found, row["level"])][: over_time.KINDS_MAX]
+    rows_shown = [found[key] for key in measured(found, row["level"])][: over_time.KINDS_MAX]
     run = {"run": row["id"], "level": row["level"]}
     spread = over_time.distributions(
-        database, run, {each["op"]: each["n_ops"] for each in told}, detail.percents
+        database, run, {each["op"]: each["n_ops"] for each in rows_shown}, detail.percents
     )
     averages = ", ".join(
         f"avg(iif(ok AND phase1_s IS NOT NULL, {column}, NULL))"
@@ -312,7 +312,7 @@ def _operations(
             "waited": shortened(more[each["op"]][0]),
             **_phases(*more[each["op"]][1:]),
         }
-        for each in told
+        for each in rows_shown
     }
 
 

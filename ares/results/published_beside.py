@@ -15,13 +15,13 @@ from ares.results.published_figures import PublishedLine
 class Counterpart(Struct, frozen=True):
     """This project's scenario for a published scenario.
 
-    ``told``: parameters of this project's runs which the published scenario implies. ``why``: the
-    likeness of both.
+    ``parameters``: of this project's runs, implied by the published scenario. ``why``: the likeness
+    of both.
     """
 
     scenario: str
     why: str
-    told: dict[str, str] = {}
+    parameters: dict[str, str] = {}
 
 
 _SAME_SIZES = "the same sizes, eleven servers, the same parity"
@@ -91,7 +91,10 @@ def rename_runs(runs: Sequence[dict[str, Any]]) -> None:
     for run in runs:
         other = PUBLISHED_SCENARIOS.get(run["scenario"])
         if run["published"] and other is not None and other.scenario in ours:
-            run["scenario"], run["parameters"] = other.scenario, run["parameters"] | other.told
+            run["scenario"], run["parameters"] = (
+                other.scenario,
+                run["parameters"] | other.parameters,
+            )
 
 
 def rename_lines(

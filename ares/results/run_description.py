@@ -42,7 +42,7 @@ _PARITIES = {3: 1, 11: 5}
 
 _PUBLISHED_PARAMETERS = '{"published":"operation logs of the authors of ARES (NGIatlantic, 2022)"}'
 
-Told = Callable[[str, str], None]
+ReportFlaw = Callable[[str, str], None]
 """A function called with a file's name and the flaw in the file."""
 
 
@@ -75,21 +75,21 @@ def shown_path(path: Path | str) -> str:
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def describe(directory: Path, names: set[str], told: Told) -> RunDescription:
+def describe(directory: Path, names: set[str], report_flaw: ReportFlaw) -> RunDescription:
     """Return the description of the run in ``directory``, which has files of these ``names``.
 
-    ``told`` is called for each flaw in these files.
+    ``report_flaw`` is called for each flaw in these files.
     """
     if "run.json" not in names and (found := _RUN_NAME.fullmatch(directory.name)):
-        return _published(directory, found, names, told)
+        return _published(directory, found, names, report_flaw)
     run = RunDescription(shown_path(directory), scenario=shown_path(directory.name))
-    if (text := _content(directory, "run.json", names, told)) is None:
+    if (text := _content(directory, "run.json", names, report_flaw)) is None:
         return run
     try:
         content = msgspec.json.decode(text, type=dict[str, object])
         content.setdefault("scenario", run.scenario)
     except (ValueError, RecursionError) as error:
-        told("run.json", f"not JSON of a run: {error}")
+        report_flaw("run.json", f"not JSON of a run: {error}")
         return run
     for field in (
         "scenario",
@@ -115,7 +115,7 @@ def describe(directory: Path, names: set[str], told: Told) -> RunDescription:
         ):
             setattr(run, field, value)
         elif value is not None:
-            told(
+            report_flaw(
                 "run.json",
                 f"{field} is not {'a text' if wanted is str else 'an integer'}, and is passed over",
             )
@@ -127,7 +127,7 @@ def describe(directory: Path, names: set[str], told: Told) -> RunDescription:
 
 
 def _published(
-    directory: Path, found: re.Match[str], names: set[str], told: Told
+    directory: Path, found: re.Match[str], names: set[str], report_flaw: ReportFlaw
 ) -> RunDescription:
     experiment, servers = found[1], int(found[2])
     parts = [shown_path(part) for part in directory.parts]
@@ -168,7 +168,7 @@ def _published(
     run.algorithm = _algorithm(f"{directory.parent.name} {experiment}")
     run.level = "user" if run.algorithm in ("CASSANDRA", "REDIS", "REDIS_W") else "client"
     if run.algorithm == "ARES_EC":
-        parity = _parity(directory, names, told)
+        parity = _parity(directory, names, report_flaw)
         run.m = (
             servers - number
             if run.scenario == "fragmentation_k" and number
@@ -178,7 +178,7 @@ def _published(
         )
         run.k = servers - run.m if run.m is not None and run.m < servers else None
     run.topology = _topology(
-        directory, experiment if run.scenario == "topology1" else "", names, told
+        directory, experiment if run.scenario == "topology1" else "", names, report_flaw
     )
     return run
 
@@ -207,19 +207,21 @@ def _algorithm(names: str) -> str | None:
     )
 
 
-def _parity(directory: Path, names: set[str], told: Told) -> int | None:
+def _parity(directory: Path, names: set[str], report_flaw: ReportFlaw) -> int | None:
     """Return the parity of the erasure code: `f` in `config.ini`."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    text = _content(directory, "config.ini", names, told)
+    text = _content(directory, "config.ini", names, report_flaw)
     try:
         parser.read_string((text or b"").decode("utf-8", "replace"))
     except configparser.Error as error:
-        told("config.ini", f"not as expected: {error}")
+        report_flaw("config.ini", f"not as expected: {error}")
     parity = parser.get("Parameters", "f", fallback="").strip()
     return int(parity) if re.fullmatch(r"\d{1,4}", parity) else None
 
 
-def _topology(directory: Path, experiment: str, names: set[str], told: Told) -> str | None:
+def _topology(
+    directory: Path, experiment: str, names: set[str], report_flaw: ReportFlaw
+) -> str | None:
     """Return servers, writers and readers on either side of the ocean.
 
     As in `1E+2U w=1E0U r=0E1U`; from an experiment's name, `w=E`.
@@ -231,7 +233,7 @@ def _topology(directory: Path, experiment: str, names: set[str], told: Told) -> 
             for in_europe, in_america in (places[2:4], places[4:])
         ]
         return f"{places[0]}E+{places[1]}U w={sides[0]} r={sides[1]}"
-    text = _content(directory, "ansible-hosts", names, told)
+    text = _content(directory, "ansible-hosts", names, report_flaw)
     if text is None:
         return None
     counts: dict[str, list[int]] = {"servers": [0, 0], "writers": [0, 0], "readers": [0, 0]}
@@ -250,11 +252,11 @@ def _topology(directory: Path, experiment: str, names: set[str], told: Told) -> 
     return f"{europe}E+{america}U w={writers[0]}E{writers[1]}U r={readers[0]}E{readers[1]}U"
 
 
-def _content(directory: Path, name: str, names: set[str], told: Told) -> bytes | None:
+def _content(directory: Path, name: str, names: set[str], report_flaw: ReportFlaw) -> bytes | None:
     if name not in names:
         return None
     try:
         return read_named(directory / name, DESCRIPTION_BYTES_MAX, streams=False)[0]
     except OSError as error:
-        told(name, f"cannot be read: {error.strerror}")
+        report_flaw(name, f"cannot be read: {error.strerror}")
         return None

@@ -143,7 +143,7 @@ def read_secret(
     return text
 
 
-def read_key(cluster_file: Path, key: str, path: Path, whose: str, anybodys: bool = False) -> bytes:
+def read_key(cluster_file: Path, key: str, path: Path, owner: str, anybodys: bool = False) -> bytes:
     """Return the 32 bytes of the secret in the file at ``path``.
 
     ``key`` of the cluster file names the path. ``anybodys``: the file may belong to any user.
@@ -151,7 +151,7 @@ def read_key(cluster_file: Path, key: str, path: Path, whose: str, anybodys: boo
     other users, or holds no key.
     """
     return bytes.fromhex(
-        read_secret(cluster_file, key, path, f"the secret key of {whose}", _HEX, anybodys)
+        read_secret(cluster_file, key, path, f"the secret key of {owner}", _HEX, anybodys)
     )
 
 

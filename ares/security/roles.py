@@ -116,7 +116,7 @@ class Admission:
                 continue
             if isinstance(message, Introduce):
                 introduced[message.configuration.id] = message.configuration
-            elif client.role < Role.RECONFIGURE and isinstance(message, Told):
+            elif client.role < Role.RECONFIGURE and isinstance(message, SuccessorCarrier):
                 own = hosted.get(message.configuration)
                 message = _hearsay(
                     message,
@@ -151,21 +151,21 @@ class Admission:
             )
         if isinstance(message, Fetch | LookRow) and not client.server:
             return Refused(message.call, Reason.NOT_AUTHORIZED, "only servers send that")
-        told: list[Configuration] = []
+        carried: list[Configuration] = []
         if isinstance(message, Introduce | TellFinalized):
-            told = [
+            carried = [
                 message.configuration,
                 *(message.earlier if isinstance(message, Introduce) else ()),
             ]
         elif isinstance(message, PullElement):
-            told = [message.source]
+            carried = [message.source]
         elif isinstance(message, Carrier) and message.successor is not None:
-            told = [message.successor.configuration]
-        decided = not told or (not forged and all(map(self._decided, told)))
+            carried = [message.successor.configuration]
+        decided = not carried or (not forged and all(map(self._decided, carried)))
         return None if decided else Refused(message.call, Reason.NOT_CERTIFIED, _NO_PROOF)
 
 
-Told = GetData | ListObjects | QueryList | WriteConfig | LookRow | Fetch
+SuccessorCarrier = GetData | ListObjects | QueryList | WriteConfig | LookRow | Fetch
 """Messages with which a client without the role ``reconfigure`` carries successors."""
 
 
@@ -185,7 +185,7 @@ def _is_plain(message: AnyMessage, may_write: bool) -> bool:
     )
 
 
-def _hearsay(message: Told, own: Configuration | None) -> Told | ReadConfig:
+def _hearsay(message: SuccessorCarrier, own: Configuration | None) -> SuccessorCarrier | ReadConfig:
     """Return the message with a pending successor in place of a finalized one.
 
     ``own``: the configuration of the request, if known to the server. Only the next configuration

@@ -286,7 +286,7 @@ class HostedLog:
                 raise tasks.failures.fatal("facts of a log", mistake) from mistake
             return
         while facts:  # all is durable at once
-            self.node.stored(self.node.told, self.node.now)
+            self.node.stored(self.node.fact_count, self.node.now)
             facts, messages = self.node.take()
             self.outbox += messages
 
@@ -326,7 +326,7 @@ class HostedLog:
         """Commit the appended facts."""
         journal = cast(OrderedJournal, self.journal)  # without a journal no fact is appended
         self.appended = False
-        self._facts, self._needed = self.node.told, self._first_needed()
+        self._facts, self._needed = self.node.fact_count, self._first_needed()
         journal.commit(done)
         self.shelf.batch(journal.mark)
 

@@ -77,16 +77,16 @@ class WatchedMember:
 
     async def look(self) -> Condition:
         numbers = await self._host.describe()
-        told = numbers[0]
-        reachable, members = told.members_reachable, told.members_total
+        shown = numbers[0]
+        reachable, members = shown.members_reachable, shown.members_total
         facts: dict[str, object] = {
-            "version": told.version,
-            "leader": told.leader,
-            "term": told.term,
+            "version": shown.version,
+            "leader": shown.leader,
+            "term": shown.term,
             "members_reachable": reachable,
             "members": members,
         }
-        return Condition("" if told.leader else _NO_LEADER, facts, numbers)
+        return Condition("" if shown.leader else _NO_LEADER, facts, numbers)
 
 
 Subject = WatchedServer | WatchedMember

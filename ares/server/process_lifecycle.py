@@ -52,7 +52,7 @@ from ares.platform import systemd as service_manager
 from ares.platform.loop import run
 from ares.platform.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
 from ares.platform.release import version
-from ares.platform.trusted_files import let_nobody_else_write
+from ares.platform.trusted_files import restrict_writes_to_user
 from ares.security.certificates import Signer, Verifier
 from ares.security.clients_file import AuthorisedClient, AuthorisedClients, Lock
 from ares.security.roles import Admission
@@ -228,12 +228,15 @@ class ElementClient:
                 if settings.security is None
                 else settings.security.process_key(server.id, server.public_key)
             )
-            nobody = (
+            no_consensus = (
                 LocalConsensus()
             )  # a damaged element is asked for in its own configuration, not in later ones
             tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-repair")
             self._runner = Runner(
-                ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody, tracer
+                ClientId(secrets.randbits(64)),
+                connections(key, settings.transport),
+                no_consensus,
+                tracer,
             )
             self._runner.learn(list(settings.book().values()))
         return self._runner
@@ -315,7 +318,7 @@ class ProcessLifecycle:
             )
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def probed(self) -> Iterator[None]:
         """Probe the event loop, and answer over HTTP, while the block runs.
 
         Raises:
@@ -341,7 +344,7 @@ class ProcessLifecycle:
             log.warning("READY could not be written to standard output: %s", error)
         if self._monitor is not None:
             self._monitor.watch(subject)
-        service_manager.tell(service_manager.NOTIFY_READY, f"{self._id} serves")
+        service_manager.notify(service_manager.NOTIFY_READY, f"{self._id} serves")
 
     def _end(self, number: signal.Signals) -> None:
         log.info("stopping on %s; a second signal ends this process at once", number.name)
@@ -351,7 +354,7 @@ class ProcessLifecycle:
             signal.signal(other, signal.SIG_DFL)
         if self._monitor is not None:
             self._monitor.ending()
-        service_manager.tell(
+        service_manager.notify(
             service_manager.NOTIFY_STOPPING,
             f"{self._id} finishes the requests that it has accepted",
         )
@@ -371,7 +374,7 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
             f"{file} has no [[server]] with id {id!r}; known: {', '.join(settings.servers)}"
         )
     json_logs.set_up(id)
-    let_nobody_else_write()
+    restrict_writes_to_user()
     guard = guard_of(settings, id, server.public_key)
     with _named(settings, server), held(server.data):
         for address in filter(
@@ -406,7 +409,7 @@ def run_consensus_member(file: Path, id: str) -> None:
             f"{', '.join(settings.members) or 'none'}"
         )
     json_logs.set_up(id)
-    let_nobody_else_write()
+    restrict_writes_to_user()
     with _named(settings, member):
         run(_serve_decisions(settings, member, guard_of(settings, id, member.public_key)))
 
@@ -446,7 +449,7 @@ async def _serve_objects(
 
     keep_freed_memory(SERVER_BYTES)
     life, disk = ProcessLifecycle(settings, server, guard.lock), TimedDisk()
-    with life.told(), contextlib.nullcontext() if tracer is None else contextlib.closing(tracer):
+    with life.probed(), contextlib.nullcontext() if tracer is None else contextlib.closing(tracer):
         journal, plan, log_journals = None, None, None
         links = _links(settings, server)
         async with contextlib.aclosing(ElementClient(settings, server)) as asking:
@@ -520,7 +523,7 @@ async def _serve_decisions(settings: Settings, member: MemberSettings, guard: Gu
         serving,
         piloted(settings, member),
     )
-    with life.told():
+    with life.probed():
         raft = RaftMember(
             member.id, raft_addresses, member.data, settings.password(), settings.beat_s
         )

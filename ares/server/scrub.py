@@ -58,13 +58,14 @@ The last argument is the length of the value. Returns None if the element cannot
 class ScrubPlan(Struct, frozen=True):
     """The plan of a server's care for its disk.
 
-    ``every_s``: from the end of a round to the begin of the next; 0: only when asked for. ``told``:
-    the file with the time of the last round. ``pull``: None if no server can be asked.
+    ``every_s``: from the end of a round to the begin of the next; 0: only when asked for.
+    ``time_file``: the file with the time of the last round. ``pull``: None if no server can be
+    asked.
     """
 
     every_s: float
     bytes_per_s: int
-    told: Path
+    time_file: Path
     pull: Pull | None = None
 
 
@@ -268,16 +269,16 @@ class Scrubber:
         """
         try:
             return (
-                min(float(self._plan.told.read_text(encoding="ascii")) - time.time(), 0.0)
+                min(float(self._plan.time_file.read_text(encoding="ascii")) - time.time(), 0.0)
                 + self._plan.every_s
             )
         except (OSError, ValueError):
-            self._tell()
+            self._write_time()
             return self._plan.every_s
 
-    def _tell(self) -> None:
+    def _write_time(self) -> None:
         try:
-            self._plan.told.write_text(f"{time.time():.0f}\n", encoding="ascii")
+            self._plan.time_file.write_text(f"{time.time():.0f}\n", encoding="ascii")
         except OSError as error:
             log.warning("the time of the scrub could not be written: %s", error)
 
@@ -294,7 +295,7 @@ class Scrubber:
             await asyncio.sleep(SCRUB_LOOK_S / 20)
         await self._repairs.try_all()
         self._rounds += 1
-        self._tell()
+        self._write_time()
         replica = self._host.replica
         extra = {
             "places_damaged": self._damaged,

@@ -105,7 +105,7 @@ _ANSWERED_AT_ONCE = frozenset(
 )
 
 
-def _nobody(sender: Sender, replies: Sequence[Outgoing]) -> None:
+def _drop_replies(sender: Sender, replies: Sequence[Outgoing]) -> None:
     """Send no reply: without a journal no reply ever waits."""
 
 
@@ -133,7 +133,7 @@ def _set_level(sender: Sender, request: SetLogLevel) -> Reply:
 class ServerParts(NamedTuple):
     """The parts around a server's replica and journal."""
 
-    respond: Respond = _nobody
+    respond: Respond = _drop_replies
     """Sends a waiting reply through the listener."""
 
     fail: Callable[[OSError], None] = lambda error: None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ares.model.identity import ConfigurationId, DomainName
 from ares.model.messages import (
-    SITES_TOLD_MAX,
+    SITES_REPORTED_MAX,
     AnyMessage,
     AskedFrom,
     GetData,
@@ -111,7 +111,7 @@ class UsageCounts:
             site: sum(counts.get(hosting.configuration.id, 0.0) for hosting in own) * _PER_S
             for site, counts in self._counts.items()
         }
-        most = sorted(totals.items(), key=lambda pair: -pair[1])[:SITES_TOLD_MAX]
+        most = sorted(totals.items(), key=lambda pair: -pair[1])[:SITES_REPORTED_MAX]
         return tuple(AskedFrom(site, per_s) for site, per_s in most if per_s > 0)
 
     def _decay(self) -> None:

@@ -334,12 +334,12 @@ class Appender:
                     self._sealed = reply.outcome is AppendOutcome.SEALED and reply.successor is None
                     self.stalled, self.heard = True, reply.successor or self.heard
 
-    def _end(self, flight: Flight, tell: Callable[[], None], now: float) -> None:
+    def _end(self, flight: Flight, finish: Callable[[], None], now: float) -> None:
         del self._flights[flight.number]
         self._bytes -= flight.size
         self._heard_at = now
         self._resend_at, self._resend_s = now + APPEND_RESEND_S, APPEND_RESEND_S
-        tell()
+        finish()
         self._raise_since()
         if self._pending:
             self._begin(now)

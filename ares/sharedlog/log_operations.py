@@ -154,7 +154,7 @@ class LogOperations:
             detour(self.view, superseded)
             return None
         except Unavailable as error:
-            self._say_sealed(error)
+            self._raise_known_reason(error)
             raise
         found = evidence(chain, answers.values())
         yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
@@ -169,10 +169,10 @@ class LogOperations:
         try:
             yield Pause(CHAIN_RETRY_S)
         except Unavailable as error:
-            self._say_sealed(error)
+            self._raise_known_reason(error)
             raise
 
-    def _say_sealed(self, error: Unavailable) -> None:
+    def _raise_known_reason(self, error: Unavailable) -> None:
         """Raise the error of the deadline, with the reason that is known.
 
         :class:`LogSealed` if the last look found a seal; otherwise with the names of silent
@@ -221,7 +221,7 @@ class LogOperations:
         check_position(first)
         tries = 0
         while True:
-            chain, server = self.whom(
+            chain, server = self.candidate(
                 first, tries, self.reads_from_tail if from_tail is None else from_tail
             )
             reply: LogEntries | None = yield from self._ask(
@@ -255,7 +255,7 @@ class LogOperations:
     def _proves_nothing_at(self, position: int, found: Evidence | None) -> bool:
         return found is not None and found.length <= position
 
-    def whom(
+    def candidate(
         self, position: int, tries: int, from_tail: bool = False
     ) -> tuple[Configuration, ServerId]:
         """Return a server that may have the position, and the chain of this server.
@@ -300,7 +300,7 @@ class LogOperations:
             return None
         except Unavailable as error:
             if not error.needed:  # the time of the whole operation is over
-                self._say_sealed(error)
+                self._raise_known_reason(error)
                 raise
             self._missing |= error.missing
             yield from self._pause()
@@ -582,7 +582,7 @@ class Follower:
         """
         operations, view = self._operations, self._operations.view
         while True:
-            chain, server = operations.whom(self.position, self._turn)
+            chain, server = operations.candidate(self.position, self._turn)
             ask = operations._ask(
                 chain,
                 server,

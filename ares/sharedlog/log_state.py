@@ -114,7 +114,7 @@ def held_logs(states: "Iterable[LogState]") -> LogTotals:
     return LogTotals(logs, entries, committed, sealed, fetching, to_fetch, fetched)
 
 
-def tells(reply: LogEntries) -> bool:
+def is_answer(reply: LogEntries) -> bool:
     """Return whether ``reply`` answers the read: with entries, or as gone or elsewhere."""
     ends = reply.successor is not None and (
         reply.successor.finalized or reply.first >= reply.successor.configuration.start
@@ -153,7 +153,7 @@ class LogState:
     def apply(self, fact: LogFact) -> None:
         match fact:
             case RecordsTaken():
-                segment = self._told_of(fact.configuration)
+                segment = self._introduced_segment(fact.configuration)
                 for record in fact.records:
                     segment.take(record)
             case PieceFetched():
@@ -161,9 +161,9 @@ class LogState:
             case LogTrimmed():
                 self._trim(fact.upto)
             case ChainSealed():
-                self._told_of(fact.configuration).sealed = True
+                self._introduced_segment(fact.configuration).sealed = True
             case ChainPointed():
-                self._point(self._told_of(fact.configuration), fact)
+                self._point(self._introduced_segment(fact.configuration), fact)
             case ChainsKnown():
                 for chain in fact.chains:
                     self._know(chain)
@@ -171,7 +171,7 @@ class LogState:
 
     def standing(self) -> LogSnapshot:
         """Return the result of all facts without the records."""
-        told = [
+        states = [
             ChainSegmentState(
                 id,
                 each.sealed,
@@ -185,7 +185,7 @@ class LogState:
             for id, each in self.segments.items()
         ]
         return LogSnapshot(
-            tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto, self.finalized
+            tuple(self.chains.values()), tuple(states), self.trimmed, self.base_upto, self.finalized
         )
 
     def begin(self, standing: LogSnapshot) -> None:
@@ -195,15 +195,19 @@ class LogState:
         """
         for chain in standing.chains:
             self._know(chain)
-        for told in standing.segments:
-            segment = self._told_of(told.configuration)
-            segment.sealed, segment.successor, segment.end = told.sealed, told.successor, told.end
-            segment.collected, segment.merged = told.collected, told.merged
-            segment.length = segment.durable = segment.committed = told.length
+        for state in standing.segments:
+            segment = self._introduced_segment(state.configuration)
+            segment.sealed, segment.successor, segment.end = (
+                state.sealed,
+                state.successor,
+                state.end,
+            )
+            segment.collected, segment.merged = state.collected, state.merged
+            segment.length = segment.durable = segment.committed = state.length
         known = [
-            told.successor.configuration.index
-            for told in standing.segments
-            if told.successor is not None and told.successor.finalized
+            state.successor.configuration.index
+            for state in standing.segments
+            if state.successor is not None and state.successor.finalized
         ]
         self.trimmed, self.base_upto, self.finalized = (
             standing.trimmed,
@@ -213,12 +217,12 @@ class LogState:
 
     def pass_by(self, standing: LogSnapshot) -> None:
         """Take a standing found among the facts: only the committed positions add to the facts."""
-        for told in standing.segments:
-            segment = self._told_of(told.configuration)
-            if segment.live and told.committed > segment.committed:
-                segment.settled(min(told.committed, segment.length))
+        for state in standing.segments:
+            segment = self._introduced_segment(state.configuration)
+            if segment.live and state.committed > segment.committed:
+                segment.settled(min(state.committed, segment.length))
 
-    def _told_of(self, id: ConfigurationId) -> ChainSegment:
+    def _introduced_segment(self, id: ConfigurationId) -> ChainSegment:
         """Return the segment of a chain that a fact tells of. Raises :class:`StoreDamaged`."""
         segment = self.segments.get(id)
         if segment is None:
@@ -329,7 +333,7 @@ class LogState:
 
         The count of the last chain includes the old part.
         """
-        told = []
+        reports = []
         for segment in sorted(self.segments.values(), key=lambda each: each.configuration.index):
             here = (
                 0
@@ -339,15 +343,15 @@ class LogState:
             part = ChainReport(
                 not segment.live, segment.length, segment.committed, self.trimmed, self.base_upto
             )
-            told.append(
+            reports.append(
                 ConfigurationReport(
                     segment.configuration, here, 0, segment.collected, segment.successor, chain=part
                 )
             )
-        if told and not told[-1].collected:
+        if reports and not reports[-1].collected:
             old = max(0, self.base_upto - self.trimmed)
-            told[-1] = replace(told[-1], objects=told[-1].objects + old)
-        return told
+            reports[-1] = replace(reports[-1], objects=reports[-1].objects + old)
+        return reports
 
     # -- questions ---------------------------------------------------------------------------------
 

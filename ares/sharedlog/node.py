@@ -93,7 +93,7 @@ class LogNode:
         self._meter = meter or Meter()
         self.state = LogState(server, identity, make_entries)
         self.now = 0.0
-        self.told = self._stored = 0
+        self.fact_count = self._stored = 0
         self._facts: list[LogFact] = []
         self._outbox: list[tuple[Sender, AnyMessage]] = []
         self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
@@ -208,8 +208,8 @@ class LogNode:
         """
         for fact in facts:
             self.state.apply(fact)
-            self.told += 1
-        self._stored = self.told
+            self.fact_count += 1
+        self._stored = self.fact_count
         self._trimmed_durably = self.state.trimmed
         for segment in self.state.segments.values():
             segment.durable = segment.length
@@ -242,14 +242,14 @@ class LogNode:
         """
         self._meter.spent += message.bulk
         if after > self._stored:
-            self._waiting.append((self.told, to, message))
+            self._waiting.append((self.fact_count, to, message))
         else:
             self._outbox.append((to, message))
 
     def _record(self, fact: LogFact) -> None:
         self._end_taking()
         self._facts.append(fact)
-        self.told += 1
+        self.fact_count += 1
         self.state.apply(fact)
 
     def _refuse(self, to: Sender, call: CallId, reason: Reason, detail: str) -> None:
@@ -390,7 +390,7 @@ class LogNode:
             or len(self._taking[1]) + len(records) > RECORDS_MAX
         ):
             self._end_taking()
-            self.told += 1
+            self.fact_count += 1
             self._taking = segment, []
         self._taking[1].extend(records)
         for record in records:
@@ -401,7 +401,7 @@ class LogNode:
             segment, records = self._taking
             self._taking = None
             self._facts.append(RecordsTaken(segment.configuration.id, tuple(records)))
-            self._unsynced.append((self.told, segment, segment.length))
+            self._unsynced.append((self.fact_count, segment, segment.length))
 
     def _answer_repetition(
         self, segment: ChainSegment, sender: Sender, request: Append, place: tuple[int, int]
@@ -607,7 +607,7 @@ class LogNode:
 
     def _record_trim(self, upto: int) -> None:
         self._record(LogTrimmed(upto))
-        self._trims_unsynced.append((self.told, upto))
+        self._trims_unsynced.append((self.fact_count, upto))
 
     def _confirm_trim(self, segment: ChainSegment, upto: int) -> None:
         if upto > segment.trim_confirmed:
@@ -651,15 +651,15 @@ class LogNode:
             return
         successor.configuration.check_bounds()
         self._record(fact)
-        segment.pointed = self.told
+        segment.pointed = self.fact_count
         if successor.configuration.index not in self.state.chains:
             self._record(ChainsKnown((successor.configuration,)))
         self._answer_committed(segment)
-        self._tell_sealed(segment)
+        self._answer_sealed(segment)
         segment.forget_answers()
         self._point_known()
 
-    def _tell_sealed(self, segment: ChainSegment) -> None:
+    def _answer_sealed(self, segment: ChainSegment) -> None:
         """Tell the clients of waiting appends to send again, to the next chain."""
         for sender, answer in segment.answers_pending():
             sealed = Appended(
@@ -675,9 +675,9 @@ class LogNode:
         segment = self._segment(request)
         if segment.live:
             self._record(ChainSealed(segment.configuration.id))
-            segment.pointed = self.told
+            segment.pointed = self.fact_count
             self._answer_committed(segment)
-            self._tell_sealed(segment)
+            self._answer_sealed(segment)
         self._send(
             sender, SealDone(request.call, segment.length, segment.successor), segment.pointed
         )
@@ -693,19 +693,21 @@ class LogNode:
         """
         segment = self._segment(request)
         self._point(segment, request.successor, isinstance(request, CollectConfig))
-        self._send(sender, Ack(request.call, segment.successor), self.told)
+        self._send(sender, Ack(request.call, segment.successor), self.fact_count)
 
     def finalize(self, sender: Sender, request: Finalize) -> None:
         """Take note that the chain may be named to clients from now on (rule R21)."""
         segment = self._segment(request)
         if segment.configuration.index > self.state.finalized:
             self._record(ChainsKnown((), segment.configuration.index))
-        self._send(sender, Ack(request.call, segment.successor), self.told)
+        self._send(sender, Ack(request.call, segment.successor), self.fact_count)
 
     def stand(self, sender: Sender, request: Stand) -> None:
         segment, upto = self._segment(request), self.state.base_upto
         self._send(
-            sender, Stood(request.call, upto >= segment.start, upto, segment.successor), self.told
+            sender,
+            Stood(request.call, upto >= segment.start, upto, segment.successor),
+            self.fact_count,
         )
 
     # -- from server to server: rows and old records -----------------------------------------------
@@ -717,7 +719,7 @@ class LogNode:
             self._point(segment, request.successor)
         found = self._row_here(segment.configuration, request.client, request.since)
         nothing = RowFound(NO_CALL, False, 0, (), False, False, self.state.trimmed)
-        self._send(sender, replace(found or nothing, call=request.call), self.told)
+        self._send(sender, replace(found or nothing, call=request.call), self.fact_count)
 
     def _row_here(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:
         """Return a client's row in the segment of ``chain``, and below, if this node has that part.
@@ -750,7 +752,7 @@ class LogNode:
         )
         fetched = Fetched(request.call, request.first, tuple(records), self.state.trimmed)
         self._reads.outbox_bytes += fetched.bulk
-        self._send(sender, fetched, self.told)
+        self._send(sender, fetched, self.fact_count)
 
     def fetched(self, sender: Sender, reply: Fetched) -> None:
         fact = self.fetcher.accept(reply, self.now)
@@ -758,7 +760,7 @@ class LogNode:
             self._record_trim(fact.upto)
         elif fact is not None:
             self._record(fact)
-            self.fetcher.piece = self.told
+            self.fetcher.piece = self.fact_count
         self.fetcher.go_on(self.now, self._stored)
 
     def refused(self, sender: Sender, reply: Refused) -> None:

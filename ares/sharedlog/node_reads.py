@@ -18,7 +18,7 @@ from ares.sharedlog.chain_segment import (
     Sender,
     WaitingRead,
 )
-from ares.sharedlog.log_state import LogState, tells
+from ares.sharedlog.log_state import LogState, is_answer
 
 
 class NodeReads:
@@ -42,7 +42,7 @@ class NodeReads:
         A dirty read asks the tail; a read that follows waits for entries.
         """
         reply = self._answer(segment, request)
-        if tells(reply):
+        if is_answer(reply):
             self._show(segment, sender, reply)
         elif request.wait_s > 0 and len(self._held) < WAITING_REQUESTS_MAX:
             self._held.append(WaitingRead(sender, request, now + request.wait_s))
@@ -111,7 +111,7 @@ class NodeReads:
                 and not self._is_ahead(segment, one.request)
                 else None
             )
-            if reply is not None and tells(reply):
+            if reply is not None and is_answer(reply):
                 self._show(segment, one.sender, reply)
             else:
                 self._held.append(one)

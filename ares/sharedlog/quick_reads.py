@@ -30,7 +30,7 @@ READ_CALLS = 1 << 47
 """Lower bound of the calls of quick reads, below the calls of ares/sharedlog/appending.py."""
 
 
-Told = Callable[[Any, BaseException | None], None]
+ReadDone = Callable[[Any, BaseException | None], None]
 
 
 class ReadOptions(NamedTuple):
@@ -50,7 +50,7 @@ class QuickRead(Struct, eq=False):
     upto: int | None
     deadline: float
     manner: ReadOptions
-    done: Told
+    done: ReadDone
 
 
 class RangeRequest(Struct, eq=False):
@@ -103,7 +103,7 @@ class QuickReads:
 
     def ask(
         self,
-        done: Told,
+        done: ReadDone,
         now: float,
         first: int,
         upto: int | None,
@@ -135,7 +135,7 @@ class QuickReads:
             if until < together.until:
                 together.until = until
             return None
-        chain, server = self._operations.whom(first, 0, manner.from_tail)
+        chain, server = self._operations.candidate(first, 0, manner.from_tail)
         active = self._operations.view.sequence.active
         place = active.index(chain)
         ends = active[place + 1].start if place + 1 < len(active) else inf

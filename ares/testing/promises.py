@@ -2,8 +2,8 @@
 
 A quorum hides the forgotten data of a server, therefore each server is checked against all replies
 of the same server: acknowledged or shown tags, positions of pointers, collected configurations. A
-restart may lose facts without a reply. Every told fact stays true for ever, therefore the order of
-promises need not be kept: tags are held, or were dropped and count as dropped; pointers move
+restart may lose facts without a reply. Every reported fact stays true for ever, therefore the order
+of promises need not be kept: tags are held, or were dropped and count as dropped; pointers move
 forward only; a collected configuration stays collected (docs/protocol.md, Invariants).
 
 Replies are noted as they leave a simulated server, or as clients get them
@@ -45,13 +45,13 @@ _ASKED_MAX = 100_000
 class PromisedVersions(Struct, frozen=True):
     """The promised tags of an object in a configuration.
 
-    ``told``: tags acknowledged or shown, without tags reported as dropped. ``newest``: the highest
-    tag ever told.
+    ``reported``: tags acknowledged or shown, without tags reported as dropped. ``newest``: the
+    highest tag ever reported.
     """
 
     configuration: ConfigurationId
     object: ObjectName
-    told: frozenset[Tag]
+    reported: frozenset[Tag]
     newest: Tag
     trimmed: Tag
 
@@ -61,7 +61,7 @@ class Promises:
 
     def __init__(self) -> None:
         self.count = 0
-        self._told: dict[_Key, set[Tag]] = {}
+        self._reported: dict[_Key, set[Tag]] = {}
         self._newest: dict[_Key, Tag] = {}
         self._trimmed: dict[_Key, Tag] = {}
         self._pointers: dict[ConfigurationId, Successor | None] = {}
@@ -73,7 +73,7 @@ class Promises:
         if isinstance(request, CollectConfig):
             self._collecting.add(request.configuration)
 
-    def told(self, request: AnyMessage, reply: AnyMessage) -> None:
+    def note_reply(self, request: AnyMessage, reply: AnyMessage) -> None:
         """Note the server's reply to ``request``."""
         if not isinstance(request, Keyed | PullElement) or not isinstance(
             reply, Ack | TagReply | DataReply | ObjectsReply | ListReply
@@ -104,7 +104,7 @@ class Promises:
         key = id, object
         for tag in tags:
             if tag != TAG_ZERO:
-                self._told.setdefault(key, set()).add(tag)
+                self._reported.setdefault(key, set()).add(tag)
                 self._newest[key] = max(self._newest.get(key, TAG_ZERO), tag)
 
     # -- checks ------------------------------------------------------------------------------------
@@ -120,14 +120,14 @@ class Promises:
 
     def versions(self) -> list[PromisedVersions]:
         """Return the promised versions of each uncollected object, as of now."""
-        for tags in (self._told, self._newest, self._trimmed):
+        for tags in (self._reported, self._newest, self._trimmed):
             for key in [key for key in tags if key[0] in self._collected]:
                 del tags[key]
         return [
             PromisedVersions(
-                *key, frozenset(told), self._newest[key], self._trimmed.get(key, TAG_ZERO)
+                *key, frozenset(tags), self._newest[key], self._trimmed.get(key, TAG_ZERO)
             )
-            for key, told in self._told.items()
+            for key, tags in self._reported.items()
         ]
 
     def broken_by(
@@ -165,8 +165,8 @@ class Promises:
         asked for, and must be whole.
         """
         key = (versions.configuration, versions.object)
-        if isinstance(reply, DataReply) and key in self._told:
-            self._told[key] = {tag for tag in self._told[key] if tag > reply.trimmed}
+        if isinstance(reply, DataReply) and key in self._reported:
+            self._reported[key] = {tag for tag in self._reported[key] if tag > reply.trimmed}
         return _broken(versions, reply, versions.configuration in self._collecting, element)
 
 
@@ -184,7 +184,7 @@ def _broken(versions: PromisedVersions, reply: AnyMessage, may_be_gone: bool, el
     finalized = reply.successor is not None and reply.successor.finalized
     if finalized and may_be_gone and not reply.tags:
         return ""
-    if lost := [tag for tag in versions.told if tag not in reply.tags and tag > reply.trimmed]:
+    if lost := [tag for tag in versions.reported if tag not in reply.tags and tag > reply.trimmed]:
         return (
             f"{what}: {len(lost)} versions that it told of are lost, {max(lost)} among them; it "
             f"has {reply.tags}, dropped {reply.trimmed}"
@@ -225,7 +225,7 @@ class PromiseWitness:
         def note(server: ServerId, replies: Sequence[AnyMessage]) -> None:
             for reply in replies:
                 if (request := self._asked.pop((server, reply.call), None)) is not None:
-                    self._promises[server].told(request, reply)
+                    self._promises[server].note_reply(request, reply)
             deliver(server, replies)
 
         self._connections.open(note)

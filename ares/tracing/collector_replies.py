@@ -27,15 +27,15 @@ class BoundedReplies(HTTPAdapter):
         response.raw.close()
         response.raw = BytesIO(body)
         taken = response.status_code < HTTPStatus.MULTIPLE_CHOICES
-        self.refused = "" if taken else _told(response, body)
+        self.refused = "" if taken else _refusal_sentence(response, body)
         return response
 
 
-def _told(response: Response, body: bytes) -> str:
+def _refusal_sentence(response: Response, body: bytes) -> str:
     """Return the sentence for a refusal."""
     words = "" if response.headers.get("Content-Encoding") else body.decode(errors="replace")
-    status, said = f"{response.status_code} {response.reason or ''}", " ".join(words.split())
+    status, answered = f"{response.status_code} {response.reason or ''}", " ".join(words.split())
     sentence = f"the collector refuses them with {status.strip()}" + (
-        f" and says: {said[:WORDS_MAX]}" if said else ""
+        f" and says: {answered[:WORDS_MAX]}" if answered else ""
     )
     return "".join(each if each.isprintable() else "?" for each in sentence)

@@ -108,8 +108,8 @@ def to_file(path: Path, service: str, site: str | None = None) -> Export:
 
 def as_otlp(span: Span) -> dict[str, Any]:
     """Return the span in OTLP's JSON."""
-    told: dict[str, Any] = json.loads(_as_json(span))
-    return told
+    content: dict[str, Any] = json.loads(_as_json(span))
+    return content
 
 
 def _as_json(span: Span) -> str:

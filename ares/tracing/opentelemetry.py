@@ -35,15 +35,15 @@ class NotExported(Exception):
 class _Hushed(logging.Filter):
     """A filter for an exporter's log lines about repeated attempts in the tracer's threads.
 
-    The tracer reports them once. ``said``: the last such line.
+    The tracer reports them once. ``reason``: the last such line.
     """
 
-    said = "it did not take them"
+    reason = "it did not take them"
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not (record.threadName or "").startswith(THREAD):
             return True
-        self.said = record.getMessage().partition(", retrying in")[0]
+        self.reason = record.getMessage().partition(", retrying in")[0]
         return False
 
 
@@ -66,7 +66,7 @@ def sdk_export(exporter: str, service: str, site: str | None) -> tuple[Export, C
         replies.refused = ""
         done = to.export([_readable(span, resource) for span in spans])
         if done is not SpanExportResult.SUCCESS or replies.refused:
-            raise NotExported(replies.refused or hushed.said)
+            raise NotExported(replies.refused or hushed.reason)
 
     return export, to.shutdown
 

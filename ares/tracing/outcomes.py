@@ -179,12 +179,12 @@ def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str,
     about["ares.rounds"] = summary.rounds
     if PHASE_1 in names:
         about["ares.fast"] = PHASE_2 not in names
-    told = {
+    attributes = {
         "ares.tag": None if summary.tag is None else str(summary.tag),
         "ares.bytes": summary.size,
         "ares.objects_moved": summary.moved,
     }
-    return about | {name: value for name, value in told.items() if value is not None}
+    return about | {name: value for name, value in attributes.items() if value is not None}
 
 
 def of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]:

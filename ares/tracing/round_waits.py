@@ -90,14 +90,14 @@ class RoundWait:
     def remark(self) -> str:
         """Name the servers that answered, with the times, and the silent servers."""
         end_ms = self.replies[-1].at_ms if self.replies else float("inf")
-        told = [" ".join(f"{reply.server} {reply.at_ms:.1f}" for reply in self.replies)]
+        parts = [" ".join(f"{reply.server} {reply.at_ms:.1f}" for reply in self.replies)]
         if self._sent_again:
-            told.append(f"sent again {self._sent_again} times")
+            parts.append(f"sent again {self._sent_again} times")
         if self._refused:
-            told.append(f"{', '.join(self._refused)} refused")
+            parts.append(f"{', '.join(self._refused)} refused")
         if silent := self._silent(end_ms):
-            told.append(f"not yet {' '.join(silent)}")
-        words = "; ".join(filter(None, told))
+            parts.append(f"not yet {' '.join(silent)}")
+        words = "; ".join(filter(None, parts))
         return f"{self._what}: {words}" if words else ""
 
     def sentence(self) -> str:
@@ -137,12 +137,12 @@ class RoundWait:
 def _shares(last: RoundReply) -> str:
     """Divide the time from asking a server until its reply."""
     rest_ms = last.at_ms - last.sent_ms - (last.own_ms or 0.0)
-    told = [
+    parts = [
         f"{last.sent_ms - last.asked_ms:.1f} ms connecting" if last.sent_ms > last.asked_ms else "",
         f"{last.own_ms:.1f} ms at the server" if last.own_ms is not None else "",
         f"{max(rest_ms, 0.0):.1f} ms that this process cannot tell from the network's",
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))
 
 
 def _waiting(silent: Sequence[str]) -> str:

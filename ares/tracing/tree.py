@@ -41,10 +41,10 @@ def read_spans(lines: Iterable[bytes], bad: list[int]) -> Iterator[Span]:
         if not line.strip():
             continue
         try:
-            told = json.loads(line)
+            content = json.loads(line)
             yield from [
                 _span(span)
-                for resource in told["resourceSpans"]
+                for resource in content["resourceSpans"]
                 for scope in resource["scopeSpans"]
                 for span in scope["spans"]
             ]
@@ -52,28 +52,28 @@ def read_spans(lines: Iterable[bytes], bad: list[int]) -> Iterator[Span]:
             bad.append(number)
 
 
-def _span(told: dict[str, Any]) -> Span:
+def _span(content: dict[str, Any]) -> Span:
     trace, id, parent = (
-        bytes.fromhex(told.get(key, "")) for key in ("traceId", "spanId", "parentSpanId")
+        bytes.fromhex(content.get(key, "")) for key in ("traceId", "spanId", "parentSpanId")
     )
-    began_ns, ended_ns = (int(told[key]) for key in ("startTimeUnixNano", "endTimeUnixNano"))
+    began_ns, ended_ns = (int(content[key]) for key in ("startTimeUnixNano", "endTimeUnixNano"))
     if not (0 <= began_ns <= NS_MAX and 0 <= ended_ns <= NS_MAX):
         raise ValueError("no time")
     attributes = {
         printable(str(attribute["key"])): _value(attribute["value"])
-        for attribute in told.get("attributes", ())
+        for attribute in content.get("attributes", ())
     }
-    status = told.get("status", {})
+    status = content.get("status", {})
     error = printable(str(status.get("message") or "failed")) if status.get("code") == 2 else ""
     kind, name = (
-        _KIND_OF_NUMBER.get(told.get("kind", 0), INTERNAL_KIND),
-        printable(str(told["name"])),
+        _KIND_OF_NUMBER.get(content.get("kind", 0), INTERNAL_KIND),
+        printable(str(content["name"])),
     )
     return Span(name, trace, id, parent, began_ns, max(began_ns, ended_ns), kind, attributes, error)
 
 
-def _value(told: dict[str, Any]) -> Any:
-    [(kind, value)] = told.items()
+def _value(content: dict[str, Any]) -> Any:
+    [(kind, value)] = content.items()
     match kind:
         case "intValue":
             return int(value)

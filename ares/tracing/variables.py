@@ -26,11 +26,11 @@ def tracing_of(settings: TracingSettings, environment: Mapping[str, str]) -> Tra
     the log.
     """
 
-    def said(name: str) -> str:
+    def value_of(name: str) -> str:
         return environment.get(name, "").strip()
 
     exporter = settings.exporter
-    if named := said("OTEL_TRACES_EXPORTER"):
+    if named := value_of("OTEL_TRACES_EXPORTER"):
         known = [name for name in map(str.strip, named.split(",")) if is_exporter(name)]
         exporter = known[0] if known else "none"
         if [exporter] != known or "," in named:
@@ -40,13 +40,13 @@ def tracing_of(settings: TracingSettings, environment: Mapping[str, str]) -> Tra
                 named,
                 exporter,
             )
-    if exporter == "none" or said("OTEL_SDK_DISABLED").lower() == "true":
+    if exporter == "none" or value_of("OTEL_SDK_DISABLED").lower() == "true":
         return replace(settings, exporter="none")
-    share, parent, sampler = settings.share, settings.parent, said("OTEL_TRACES_SAMPLER")
+    share, parent, sampler = settings.share, settings.parent, value_of("OTEL_TRACES_SAMPLER")
     if sampler in SAMPLERS:
         parent, kind = sampler.startswith("parentbased_"), sampler.removeprefix("parentbased_")
         share = (
-            _share(said("OTEL_TRACES_SAMPLER_ARG") or "1")
+            _share(value_of("OTEL_TRACES_SAMPLER_ARG") or "1")
             if kind == "traceidratio"
             else float(kind == "always_on")
         )
@@ -59,19 +59,19 @@ def tracing_of(settings: TracingSettings, environment: Mapping[str, str]) -> Tra
         exporter=exporter,
         share=share,
         parent=parent,
-        service=said("OTEL_SERVICE_NAME") or settings.service,
+        service=value_of("OTEL_SERVICE_NAME") or settings.service,
     )
 
 
-def _share(said: str) -> float:
+def _share(text: str) -> float:
     try:
-        share = float(said)
+        share = float(text)
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
         _log.warning(
             "OTEL_TRACES_SAMPLER_ARG: %r is no share of the operations, 0 to 1: all are traced",
-            said,
+            text,
         )
         return 1.0
     return share

@@ -379,7 +379,7 @@ impl<'py> List<'py> {
     }
 }
 
-/// `ConfigurationUsage.tell_trimmed`
+/// `ConfigurationUsage.record_trimmed`
 pub fn tell_trimmed(
     home: &mut Home,
     versions: &Bound<PyAny>,

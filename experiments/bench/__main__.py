@@ -187,12 +187,12 @@ def write(report: BenchReport, directory: Path) -> str:
     """Write the files, and return the text."""
     known = baseline.load()
     directory.mkdir(parents=True, exist_ok=True)
-    told = text(report, known)
+    page = text(report, known)
     (directory / "bench.json").write_bytes(
         msgspec.json.format(msgspec.json.encode(report), indent=1)
     )
-    (directory / "bench.txt").write_text(told)
-    return told
+    (directory / "bench.txt").write_text(page)
+    return page
 
 
 def main(words: Sequence[str] | None = None) -> int:

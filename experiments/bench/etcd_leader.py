@@ -11,8 +11,8 @@ def leads(endpoint: str) -> bool:
     connection = http.client.HTTPConnection(endpoint, timeout=LEADER_ASK_S)
     try:
         connection.request("POST", "/v3/maintenance/status", "{}")
-        said = json.loads(connection.getresponse().read(65536))
-        return bool(said["leader"] == said["header"]["member_id"])
+        status = json.loads(connection.getresponse().read(65536))
+        return bool(status["leader"] == status["header"]["member_id"])
     except (OSError, http.client.HTTPException, ValueError, KeyError):
         return False
     finally:

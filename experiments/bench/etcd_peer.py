@@ -101,12 +101,12 @@ def _given(directory: Path, client: int, peer: int, cluster: str) -> dict[str, A
 
 def leader(addresses: Sequence[str]) -> int | None:
     """Return the position in ``addresses`` of the leader on which all members agree, or `None`."""
-    told = [_status(address) for address in addresses]
-    leaders = {status.get("leader") for status in told}
+    statuses = [_status(address) for address in addresses]
+    leaders = {status.get("leader") for status in statuses}
     if len(leaders) != 1 or leaders <= {None, "0"}:
         return None
     (leader,) = leaders
-    return [status["header"]["member_id"] for status in told].index(leader)
+    return [status["header"]["member_id"] for status in statuses].index(leader)
 
 
 def _status(address: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ares.results.load_points import LoadPoint
 from experiments.bench.load import LoadExtent, MeasuredWorkload, generators
 from experiments.bench.measured_points import longest_pause_s, point_of, under_fault
 from experiments.bench.peers import Peer
-from experiments.bench.points import FAILURES, BenchSettings, Tell, warm_up
+from experiments.bench.points import FAILURES, BenchSettings, ReportLine, warm_up
 from experiments.bench.store_processes import SlowedProcess
 from experiments.bench.workload import FAULTED, Workload
 
@@ -63,7 +63,7 @@ class DisturbedRun(Struct):
 def faults(
     peers: Sequence[Peer],
     settings: BenchSettings,
-    tell: Tell,
+    report_line: ReportLine,
     failed: dict[str, str],
     workload: Workload = FAULTED,
 ) -> list[DisturbedRun]:
@@ -91,7 +91,7 @@ def faults(
                 if disturbed is not None:
                     made.append(disturbed)
                     pause_ms = (disturbed.point.longest_pause_s or 0.0) * 1000
-                    tell(
+                    report_line(
                         f"  {peer.name:22} {disturbed.name:18} kept {disturbed.kept:.2f}, pause "
                         f"{pause_ms:,.0f} ms"
                     )

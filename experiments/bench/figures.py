@@ -112,10 +112,10 @@ class BenchReport(Struct, frozen=True):
     @property
     def wrong(self) -> list[str]:
         """Return the values that readers found and no client wrote."""
-        told = [(point.peer, point.workload, point.wrong) for point in self.points] + [
+        checked = [(point.peer, point.workload, point.wrong) for point in self.points] + [
             (it.peer, it.fault, it.wrong) for it in self.faults
         ]
-        return [f"{peer}, {where}: {what}" for peer, where, found in told for what in found]
+        return [f"{peer}, {where}: {what}" for peer, where, found in checked for what in found]
 
     def find(self, peer: str, workload: str) -> Point | None:
         """Return the point, if measured."""

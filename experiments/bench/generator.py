@@ -140,7 +140,7 @@ async def work(plan: GeneratorPlan) -> GeneratorOutcome:
     clients = await connected(plan.store, plan.count)
     try:
         keys = () if plan.preload else _keys(plan.workload.value_bytes, plan.workload.keys)
-        say(GENERATOR_READY)
+        send_line(GENERATOR_READY)
         window = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkWindow)
         return await _through(clients, plan, keys, window)
     finally:
@@ -224,7 +224,7 @@ def _outcome(record: Record, window: WorkWindow, missed: int, *, is_open: bool) 
     )
 
 
-def say(line: bytes) -> None:
+def send_line(line: bytes) -> None:
     """Send a whole line to the starting process.
 
     If Python does not buffer standard output, a write may take only a part.
@@ -239,7 +239,7 @@ def main() -> None:
     )
     while line := sys.stdin.buffer.readline():
         outcome = run(work(msgspec.json.decode(line, type=GeneratorPlan)))
-        say(msgspec.json.encode(outcome))
+        send_line(msgspec.json.encode(outcome))
 
 
 if __name__ == "__main__":

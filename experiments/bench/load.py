@@ -154,7 +154,7 @@ class Generators:
         ) in self._preloaded or not workload.first_written:
             return
         self._preloaded.add((workload.value_bytes, workload.first_written))
-        self._tell(
+        self._send_plans(
             [
                 GeneratorPlan(
                     store,
@@ -205,7 +205,7 @@ class Generators:
                 GeneratorPlan(store, mine, self._next_writer, count, operations=most, per_s=rate)
             )
             self._next_writer += count
-        self._tell(plans)
+        self._send_plans(plans)
         begin_s = time.perf_counter() + _HEAD_START_S + extent.warm_s
         window = WorkWindow(begin_s, begin_s + extent.seconds)
         self._send(len(used), window)
@@ -234,7 +234,7 @@ class Generators:
         """Return the largest resident set of any of the processes."""
         return max(peak_bytes(process.pid) for process in self._processes) / 2**20
 
-    def _tell(self, plans: Sequence[GeneratorPlan]) -> None:
+    def _send_plans(self, plans: Sequence[GeneratorPlan]) -> None:
         for process, plan in zip(self._processes, plans, strict=False):
             _send(process, plan)
         for process in self._processes[: len(plans)]:

@@ -161,12 +161,12 @@ def main(words: Sequence[str] | None = None) -> int:
     given = arguments(words)
     report = measure(given)
     given.out.mkdir(parents=True, exist_ok=True)
-    told = text(report)
+    page = text(report)
     (given.out / "moving.json").write_bytes(
         msgspec.json.format(msgspec.json.encode(report), indent=1)
     )
-    (given.out / "moving.txt").write_text(told)
-    print(f"\n{told}\nwrote {given.out}/moving.json, moving.txt and {make_page(given.out).name}")
+    (given.out / "moving.txt").write_text(page)
+    print(f"\n{page}\nwrote {given.out}/moving.json, moving.txt and {make_page(given.out).name}")
     return 1 if report.wrong else 0
 
 

@@ -27,7 +27,7 @@ from ares.model.errors import AresError
 from ares.platform.loop import run
 from ares.registers.operations import read, write
 from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
-from experiments.bench.generator import GENERATOR_READY, Preload, say
+from experiments.bench.generator import GENERATOR_READY, Preload, send_line
 from experiments.bench.store_clients import PAUSE_AFTER_TROUBLE_S
 from experiments.bench.values import PRELOADER, BegunWrites, Values
 from experiments.bench.workload import Workload
@@ -213,7 +213,7 @@ async def work(plan: MovingPlan) -> MovingOutcome:
         domain, _ = await manager.create_domain(plan.domain, plan.source.configuration())
         store = WatchedStore(domain)
         await _fill(store, workload, values, record)
-        say(GENERATOR_READY)
+        send_line(GENERATOR_READY)
         await asyncio.to_thread(sys.stdin.buffer.readline)
         stop = asyncio.Event()
         clients = MovingClients(
@@ -256,7 +256,7 @@ def _wrong(record: Record, begun: BegunWrites) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    say(
+    send_line(
         msgspec.json.encode(
             run(work(msgspec.json.decode(sys.stdin.buffer.readline(), type=MovingPlan)))
         )

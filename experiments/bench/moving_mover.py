@@ -14,7 +14,7 @@ from ares.client.connect import connect
 from ares.cluster.settings import Settings
 from ares.platform.loop import run
 from ares.reconfig.mover import Progress
-from experiments.bench.generator import GENERATOR_READY, say
+from experiments.bench.generator import GENERATOR_READY, send_line
 from experiments.bench.moving_load import DomainShape
 
 
@@ -59,7 +59,7 @@ async def move(plan: Move) -> MoveRecord:
     ) as manager:
         domain = await manager.domain(plan.domain)
         await domain.current()
-        say(GENERATOR_READY)
+        send_line(GENERATOR_READY)
         sys.stdin.buffer.readline()
         stages: dict[str, float] = {}
 
@@ -78,4 +78,6 @@ async def move(plan: Move) -> MoveRecord:
 
 
 if __name__ == "__main__":
-    say(msgspec.json.encode(run(move(msgspec.json.decode(sys.stdin.buffer.readline(), type=Move)))))
+    send_line(
+        msgspec.json.encode(run(move(msgspec.json.decode(sys.stdin.buffer.readline(), type=Move))))
+    )

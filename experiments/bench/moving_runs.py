@@ -87,7 +87,7 @@ def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
     )
     try:
-        _tell(process, msgspec.json.encode(plan))
+        _send_line(process, msgspec.json.encode(plan))
         assert process.stdout is not None
         if process.stdout.readline().strip() != GENERATOR_READY:
             raise BenchError(f"{module} did not get ready; its output is on standard error")
@@ -97,7 +97,7 @@ def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
         process.communicate()
 
 
-def _tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
+def _send_line(process: "subprocess.Popen[bytes]", line: bytes) -> None:
     assert process.stdin is not None
     process.stdin.write(line + b"\n")
     process.stdin.flush()
@@ -128,13 +128,13 @@ def under_load(
     bytes_per_s = objects_per_s and objects_per_s * OBJECT_BYTES_MIN
     with _prepared(file, case, workload, load.per_s, bytes_per_s=bytes_per_s) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
-        _tell(clients, b"begin")
+        _send_line(clients, b"begin")
         time.sleep(quiet_s / 4)
         before_s, used = time.perf_counter(), _used(pids)
         time.sleep(quiet_s)
         quiet_cpu = _shares(used, _used(pids), time.perf_counter() - before_s)
         used, busy = _used(pids), busy_s()
-        _tell(mover, b"begin")
+        _send_line(mover, b"begin")
         moved = _answer(mover, MoveRecord)
         cpu, busy = _shares(used, _used(pids), moved.seconds), busy_s() - busy
         others_cpu = max(0.0, busy / moved.seconds - sum(cpu.values()))
@@ -143,7 +143,7 @@ def under_load(
         after_s = time.perf_counter()
         time.sleep(quiet_s)
         end_s = time.perf_counter()
-        _tell(clients, b"end")
+        _send_line(clients, b"end")
         outcome = _answer(clients, MovingOutcome)
     return MoveRun(
         case.name,
@@ -164,7 +164,7 @@ def alone(
     with _prepared(file, case, Workload(1, value_bytes, objects), None, batch) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
         used = _used(pids)
-        _tell(mover, b"begin")
+        _send_line(mover, b"begin")
         moved = _answer(mover, MoveRecord)
         cpu = _shares(used, _used(pids), moved.seconds)
         cpu["mover"] = moved.cpu_s / moved.seconds

@@ -16,7 +16,7 @@ from experiments.bench.peers import Peer, RunningStore
 from experiments.bench.store_processes import BenchError, resident_bytes
 from experiments.bench.workload import FAULTED, Workload
 
-Tell = Callable[[str], None]
+ReportLine = Callable[[str], None]
 FAILURES = (BenchError, subprocess.CalledProcessError)
 """Errors of a store after which the measurement of the remaining stores continues."""
 
@@ -51,7 +51,7 @@ def turns(
     peers: Sequence[Peer],
     workloads: Sequence[Workload],
     settings: BenchSettings,
-    tell: Tell,
+    report_line: ReportLine,
     failed: dict[str, str],
 ) -> list[BenchTurn]:
     """Run all turns.
@@ -69,10 +69,10 @@ def turns(
             try:
                 for turn in _of(peer, number, workloads, settings):
                     made.append(turn)
-                    tell(_line(turn, settings.rounds))
+                    report_line(_line(turn, settings.rounds))
             except FAILURES as error:
                 failed[peer.name] = f"{peer.name} failed in round {number + 1}: {error}"
-                tell(f"  {failed[peer.name]}")
+                report_line(f"  {failed[peer.name]}")
     return [turn for turn in made if turn.peer not in failed]
 
 

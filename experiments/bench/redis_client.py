@@ -125,10 +125,10 @@ class RedisConnection(asyncio.Protocol):
         if first != b"+OK":
             self._loop.failed(first.decode(errors="replace"))
         elif self._wait and (self.acknowledged is None or self.acknowledged < self._wait):
-            said = self.acknowledged
-            if said is None:
-                said = rest[0].decode(errors="replace")
-            self._loop.failed(f"WAIT {self._wait} ended with {said}")
+            reply = self.acknowledged
+            if reply is None:
+                reply = rest[0].decode(errors="replace")
+            self._loop.failed(f"WAIT {self._wait} ended with {reply}")
         else:
             self._loop.answered()
         self._next()

@@ -49,11 +49,11 @@ def text(samples: Sequence[GrowthSample]) -> str:
     lines: list[str] = []
     for section in dict.fromkeys(sample.section for sample in samples):
         lines += ["", SCALE_SECTIONS[section][0]]
-        lines += [told(sample) for sample in samples if sample.section == section]
+        lines += [sample_line(sample) for sample in samples if sample.section == section]
     return "\n".join(lines).strip() + "\n"
 
 
-def told(sample: GrowthSample) -> str:
+def sample_line(sample: GrowthSample) -> str:
     """Return the line of a sample."""
     figures = "   ".join(f"{name} {number(value)}" for name, value in sample.figures.items())
     return f"  {sample.series:22} {sample.axis} {number(sample.x):>10}   {figures}" + (
@@ -95,7 +95,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"\n{title}", flush=True)
         for sample in section(given.full):
             samples.append(sample)
-            print(told(sample), flush=True)
+            print(sample_line(sample), flush=True)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "scale.json").write_bytes(
         msgspec.json.format(msgspec.json.encode(Scale(samples)), indent=1)

@@ -139,8 +139,8 @@ def await_that(holds: Callable[[], bool], what: str, timeout_s: float, log: Path
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline_s:
-            said = log.read_text(errors="replace")[-1500:] if log.exists() else ""
-            raise ProgramNotStarted(f"{what} did not happen in {timeout_s:g} s: {said}")
+            output = log.read_text(errors="replace")[-1500:] if log.exists() else ""
+            raise ProgramNotStarted(f"{what} did not happen in {timeout_s:g} s: {output}")
         time.sleep(0.05)
 
 

@@ -59,7 +59,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
         zip(ports[:KAFKA_SERVERS], ports[KAFKA_SERVERS:], strict=True)
     ):
         file = directory / f"k{number}.properties"
-        told = {
+        properties = {
             "process.roles": "broker,controller",
             "node.id": number,
             "controller.quorum.voters": voters,
@@ -72,7 +72,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
             "min.insync.replicas": 2,
             "offsets.topic.replication.factor": KAFKA_SERVERS,
         }
-        file.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         made = subprocess.run(
             [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(file)],
             capture_output=True,

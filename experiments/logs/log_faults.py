@@ -94,7 +94,7 @@ async def _failed_over(
 async def _leader(file: Path) -> str:
     async with connect(file) as store:
         members = (await store.status()).members
-    return next(said.leader for said in members if said.leader)
+    return next(member.leader for member in members if member.leader)
 
 
 async def _append(log: Log, ends: list[float]) -> None:

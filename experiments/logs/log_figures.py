@@ -158,15 +158,17 @@ async def _point(
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
     if reads:
         figures["states_per_read"] = (states_asked(file) - asked) / reads.count
-    told = (
+    title = (
         f"{each.protocol}, chain of {each.servers}, {each.object_size} B, {each.read_share:.0%} "
         f"reads, {window} in flight"
     )
-    table.line(told + (f", newest {each.interval}" if each.interval else ""), [spent.per_s], "/s")
+    table.line(title + (f", newest {each.interval}" if each.interval else ""), [spent.per_s], "/s")
     for name, found in (("append", appends), ("read", reads)):
         if found:
             table.note(f"    {name} p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")
-    table.note(f"    {figures['busiest_per_s']:,.0f}/s of the busiest server; us: {spent.told}")
+    table.note(
+        f"    {figures['busiest_per_s']:,.0f}/s of the busiest server; us: {spent.processor_text}"
+    )
     return LoadPoint(
         clients=window,
         read_share=each.read_share,

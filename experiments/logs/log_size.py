@@ -41,7 +41,7 @@ async def _size(table: Table, file: Path, count: int) -> None:
         log = await opened(closing, file, "large", list(servers))
         seconds, _ = await timed(_write(log, count))
         table.line("written", [count * len(SIZE_ENTRY) / MIB / seconds], "MiB/s")
-        _tell(table, servers, "written")
+        _add_memory(table, servers, "written")
         seconds, _ = await timed(_follow(log, count // 2))
         table.line(
             "followed from the middle",
@@ -50,10 +50,10 @@ async def _size(table: Table, file: Path, count: int) -> None:
         )
         seconds, _ = await timed(_read(log, count))
         table.line("read anywhere, one entry at a time, 100 in flight", [READ / seconds], "/s")
-        _tell(table, servers, "written and read")
+        _add_memory(table, servers, "written and read")
 
 
-def _tell(table: Table, servers: dict[str, int], when: str) -> None:
+def _add_memory(table: Table, servers: dict[str, int], when: str) -> None:
     table.line(
         f"memory of the largest server, {when}",
         [max(map(resident_bytes, servers.values())) / MIB],

@@ -53,12 +53,12 @@ async def _speed(
         work = _work(COUNT[scale], LIMIT_S[scale])
         spent = await _load(log, servers, work)
         grown = (sum(map(resident_bytes, servers.values())) - before) / len(servers) / spent.count
-        _tell(table, "appends", spent, APPENDS[durability])
+        _add_speed(table, "appends", spent, APPENDS[durability])
         table.note(
             f"    a server grew by {grown:.0f} B an entry, to "
             f"{max(map(resident_bytes, servers.values())) >> 20} MiB"
         )
-        _tell_latency(table, work.appends)
+        _add_latency(table, work.appends)
         table.line(
             "appends, one at a time",
             [(await _load(log, servers, _work(COUNT[scale], 1.0), at_once=1)).per_s],
@@ -67,16 +67,16 @@ async def _speed(
         tail = await log.tail()
         work = _work(COUNT[scale], LIMIT_S[scale], read_share=1.0, newest=tail - 1)
         spent = await _load(log, servers, work)
-        _tell(table, "reads", spent)
-        _tell_latency(table, work.reads)
+        _add_speed(table, "reads", spent)
+        _add_latency(table, work.reads)
         ranges = _Ranges(log, tail, COUNT[scale], time.perf_counter() + LIMIT_S[scale])
-        _tell(
+        _add_speed(
             table,
             "reads in ranges of one",
             await _spent(servers, ranges.go, lambda: ranges.done),
             READS_GOAL,
         )
-        _tell(
+        _add_speed(
             table,
             "entries followed",
             await _spent(servers, lambda: _follow(log, tail), lambda: tail),
@@ -129,11 +129,11 @@ async def _follow(log: Log, tail: int) -> None:
             return
 
 
-def _tell(table: Table, what: str, spent: TimeSpent, goal: Goal | None = None) -> None:
+def _add_speed(table: Table, what: str, spent: TimeSpent, goal: Goal | None = None) -> None:
     table.line(what, [spent.per_s], "/s", goal)
-    table.note(f"    us of processors: {spent.told}")
+    table.note(f"    us of processors: {spent.processor_text}")
 
 
-def _tell_latency(table: Table, seconds: list[float]) -> None:
+def _add_latency(table: Table, seconds: list[float]) -> None:
     if (found := latency(seconds)) is not None:
         table.note(f"    p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")

@@ -135,7 +135,7 @@ class TimeSpent(Struct, frozen=True):
         return max(self.servers_s.values())
 
     @property
-    def told(self) -> str:
+    def processor_text(self) -> str:
         """Return the microseconds of processors for an operation, as text."""
         return f"client {1e6 * self.client_s / self.count:.3g}, " + ", ".join(
             f"{name} {1e6 * spent / self.count:.3g}" for name, spent in self.servers_s.items()

@@ -58,7 +58,7 @@ A busy machine takes longer.
 OVERHEAD_S = 12.0
 """Assumed seconds of a round beside the work, until the true value is known."""
 
-Tell = Callable[[str], None]
+ReportText = Callable[[str], None]
 
 
 class RoundOutcome(Struct):
@@ -133,22 +133,22 @@ def _too_large(round: ScenarioRound) -> str | None:
 class Engine:
     """A runner of rounds.
 
-    Results go to ``results``, where only a single engine works at a time. ``tell`` gets a line for
-    each round.
+    Results go to ``results``, where only a single engine works at a time. ``report_line`` gets a
+    line for each round.
     """
 
     def __init__(
         self,
         results: Path,
         seed: int,
-        tell: Tell,
+        report_line: ReportText,
         testbed: str = "processes",
         inventory: Path | None = None,
         per_host: int = 250,
     ) -> None:
         self._results = results
         self._seed = seed
-        self._tell = tell
+        self._report_line = report_line
         self._testbed, self._inventory, self._per_host = testbed, inventory, per_host
         self._provenance = provenance(testbed, seed)
         self._overheads: list[float] = []
@@ -195,7 +195,7 @@ class Engine:
         """Return the rounds that this testbed can run; report each impossible kind once."""
         possible = [round for round in rounds if why_not(round, self._testbed) is None]
         for why in dict.fromkeys(why for round in rounds if (why := why_not(round, self._testbed))):
-            self._tell(f"left out: {why}")
+            self._report_line(f"left out: {why}")
         return possible
 
     def _all(self, rounds: Sequence[ScenarioRound], beds: RoundTestbeds) -> list[str]:
@@ -206,12 +206,14 @@ class Engine:
                 failed.append(f"{round.scenario}/{round.name}")
             else:
                 self._overheads.append(outcome.seconds - round.parameters.expected_s)
-            said = f"FAILED: {outcome.error}" if outcome.error else f"{outcome.seconds:.1f} s"
+            outcome_text = (
+                f"FAILED: {outcome.error}" if outcome.error else f"{outcome.seconds:.1f} s"
+            )
             left_s = sum(
                 other.parameters.expected_s + self._overhead_s() for other in rounds[number:]
             )
-            self._tell(
-                f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {said}; about "
+            self._report_line(
+                f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {outcome_text}; about "
                 f"{left_s / 60:.0f} min left"
             )
         return failed

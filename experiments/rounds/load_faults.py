@@ -56,8 +56,8 @@ def _struck(events: Path) -> datetime | None:
     """Return when the first server crashed or was slowed."""
     if not events.exists():
         return None
-    told = (msgspec.json.decode(line, type=_Event) for line in events.read_bytes().splitlines())
+    found = (msgspec.json.decode(line, type=_Event) for line in events.read_bytes().splitlines())
     return next(
-        (datetime.fromisoformat(event.time) for event in told if event.event in ("crash", "slow")),
+        (datetime.fromisoformat(event.time) for event in found if event.event in ("crash", "slow")),
         None,
     )

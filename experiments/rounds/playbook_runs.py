@@ -79,8 +79,8 @@ def failure_of(event: Mapping[str, Any]) -> PlayFailure | None:
     )
 
 
-def told(failures: Sequence[PlayFailure], status: int, said: str) -> str:
-    """Return why a playbook failed, in a sentence; ``said`` is its standard error."""
+def failure_sentence(failures: Sequence[PlayFailure], status: int, stderr: str) -> str:
+    """Return why a playbook failed, in a sentence; ``stderr`` is its standard error."""
     if failures:
         first, more = failures[0], len({failure.host for failure in failures} - {failures[0].host})
         others = f" ({more} more {'host' if more == 1 else 'hosts'} failed)" if more else ""
@@ -88,7 +88,7 @@ def told(failures: Sequence[PlayFailure], status: int, said: str) -> str:
             f"{first.host}: {'cannot be reached' if first.unreachable else first.task}: "
             f"{first.reason}{others}"
         )
-    last = [line.strip() for line in said.splitlines() if line.strip()]
+    last = [line.strip() for line in stderr.splitlines() if line.strip()]
     cause = next(
         (line for line in last if re.match(r"(\[?ERROR|fatal)", line)),
         last[-1] if last else "it said nothing",
@@ -180,7 +180,7 @@ def play(
             raise RoundFailed(f"the playbooks still ran after {timeout_s:.0f} s")
         if status or failures:
             errors.seek(0)
-            why = told(failures, status, errors.read(1 << 20).decode(errors="replace"))
+            why = failure_sentence(failures, status, errors.read(1 << 20).decode(errors="replace"))
             raise RoundFailed(why, {failure.host for failure in failures if failure.unreachable})
 
 
@@ -210,6 +210,8 @@ def listed(inventory: Path, place: Path) -> dict[str, Any]:
         command, capture_output=True, text=True, check=False, cwd=place, env=environment(place)
     )
     if asked.returncode:
-        raise BadInput(f"{inventory} is no inventory: {told([], asked.returncode, asked.stderr)}")
+        raise BadInput(
+            f"{inventory} is no inventory: {failure_sentence([], asked.returncode, asked.stderr)}"
+        )
     found: dict[str, Any] = json.loads(asked.stdout)
     return found

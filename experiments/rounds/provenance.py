@@ -26,7 +26,7 @@ def provenance(testbed: str, seed: int) -> dict[str, object]:
         if line.startswith("model name")
     ]
     return {
-        "commit": _said(["git", "-C", str(root), "describe", "--always", "--dirty"]),
+        "commit": _first_line(["git", "-C", str(root), "describe", "--always", "--dirty"]),
         "machine": f"{len(models)} x {models[0] if models else 'processor'}, {platform.platform()}",
         "load_average": os.getloadavg()[0],
         "versions": {"ares": version(), "cpython": sys.version.split()[0]},
@@ -40,10 +40,10 @@ def provenance(testbed: str, seed: int) -> dict[str, object]:
 @cache
 def version_of(store: str) -> str | None:
     """Return the version that a store's program prints on this machine, or `None`."""
-    return _said(_VERSION_OF[store]) if store in _VERSION_OF else None
+    return _first_line(_VERSION_OF[store]) if store in _VERSION_OF else None
 
 
-def _said(command: list[str]) -> str | None:
+def _first_line(command: list[str]) -> str | None:
     """Return the first line of the output."""
     try:
         asked = subprocess.run(

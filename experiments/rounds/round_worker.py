@@ -375,7 +375,7 @@ class RoundWorker:
             began_s = time.perf_counter()
             answers = (await manager.status()).servers
             servers = everybody = [
-                str(server) for server, said in answers.items() if said is not None
+                str(server) for server, answer in answers.items() if answer is not None
             ]  # a move begins with servers that run
             if is_mixed(work.protocol) and parameters.fresh_after_s:
                 dap = dap_of_turn(number, client, parameters.reconfigurers)

@@ -251,12 +251,12 @@ class FogNetwork:
     ) -> subprocess.Popen[bytes]:
         """Start a process that ignores Ctrl-C, which is for the runner."""
         command = [*namespaces.inside(namespace), *words]
-        with log.open("ab") as said:
+        with log.open("ab") as output:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 env=environment or ENVIRONMENT,
                 start_new_session=True,
                 cwd=self.directory,

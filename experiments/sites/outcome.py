@@ -147,22 +147,22 @@ def _disconnected(of: Measurement) -> Cell:
     new = bool(figures["new_inside"] and figures["new_outside"])
     others = figures["outside_kept"] >= KEPT_MIN and figures["written_in_cut_read"] == 1
     word = YES if stay and new and others else PARTIALLY if stay else NO
-    told = (
+    text = (
         f"{figures['inside_kept']:.0%} of operations, pause {figures['inside_pause_s']:.1f} s, "
         f"new users {'come' if new else 'do not come'}"
     )
-    return Cell(word, told)
+    return Cell(word, text)
 
 
 def _mobility(of: Measurement) -> Cell:
     figures = of.figures
     near = min(figures["second_over_local"], figures["last_over_local"])
     word = NO if figures["failed"] else YES if near <= NEAR_READ_RATIO else PARTIALLY
-    told = (
+    text = (
         f"first {figures['first_over_local']:.1f}, second {figures['second_over_local']:.1f}, "
         f"last {figures['last_over_local']:.1f} times local"
     )
-    return Cell(word, told)
+    return Cell(word, text)
 
 
 def table_text(measurements: Sequence[Measurement]) -> list[str]:

@@ -196,9 +196,11 @@ class RadosDeployment:
         """
         script = self._bed.directory / "commands"
         script.write_text("".join(f"{command}\n" for command in commands))
-        said = self._bed.run(self._bed.sites[0], "sh", "-c", f"ceph -c {self._file} <{script} 2>&1")
-        if "Error" in said:
-            raise NotDeployed(f"RADOS refused an order: {said[-1000:]}")
+        output = self._bed.run(
+            self._bed.sites[0], "sh", "-c", f"ceph -c {self._file} <{script} 2>&1"
+        )
+        if "Error" in output:
+            raise NotDeployed(f"RADOS refused an order: {output[-1000:]}")
 
 
 def configuration(cluster: str, monitors: str, home: Path) -> str:

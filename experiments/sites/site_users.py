@@ -91,12 +91,12 @@ async def user(
     pipe = asyncio.subprocess.PIPE
     command = [*bed.among_users(site), *python("-m", "experiments.sites.user_worker")]
     log = bed.directory / f"users-{site}.log"
-    with log.open("ab") as said:
+    with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=pipe,
             stdout=pipe,
-            stderr=said,
+            stderr=output,
             env=ENVIRONMENT,
             start_new_session=True,
             limit=_LINE_MAX,

@@ -109,13 +109,15 @@ async def _serve() -> None:
     opening = msgspec.json.decode(await asyncio.to_thread(lines.readline), type=WorkerOpening)
     client = await module_of(SITE_STORES[opening.store]).connect(opening.parameters, opening.site)
     worker = UserWorker(client)
-    _say(WORKER_READY)
+    _write_line(WORKER_READY)
     while line := await asyncio.to_thread(lines.readline):
-        _say(msgspec.json.encode(await worker.obey(msgspec.json.decode(line, type=Order))) + b"\n")
+        _write_line(
+            msgspec.json.encode(await worker.obey(msgspec.json.decode(line, type=Order))) + b"\n"
+        )
     await client.close()
 
 
-def _say(line: bytes) -> None:
+def _write_line(line: bytes) -> None:
     sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
 

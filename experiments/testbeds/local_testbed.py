@@ -543,12 +543,12 @@ def _make_key(path: Path) -> None:
 
 def _detached(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a process that outlives this process and ignores Ctrl-C."""
-    with log.open("ab") as said:
+    with log.open("ab") as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             env=ENVIRONMENT,
             start_new_session=True,
         )

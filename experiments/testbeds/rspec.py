@@ -138,14 +138,14 @@ def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str])
         inner = node.find(f"{{{GENI}}}interface/{{{GENI}}}ip")
     host = node.find(f"{{{GENI}}}host")
     outer = host.get("ipv4") if host is not None else None
-    who, login, door = logins[0]
+    user, login, door = logins[0]
     site = re.sub(r"[^A-Za-z0-9]+", "-", authority)[-32:].strip("-")
     return ReservedMachine(
         name,
         site,
         login,
         door,
-        who,
+        user,
         inner.get("address") if inner is not None else None,
         outer or login,
         jumps.get(logins[0]),
@@ -157,7 +157,7 @@ def _authority(name: str, manager: str, testbed: str, more: Sequence[str]) -> st
     known = [*AUTHORITIES[testbed], *more]
     if found and any(found[1] == end or found[1].endswith(f".{end}") for end in known):
         return found[1]
-    whom = printable(found[1] if found else manager) or "nobody"
+    named = printable(found[1] if found else manager) or "nobody"
     elsewhere = [
         other
         for other, ends in AUTHORITIES.items()
@@ -169,7 +169,7 @@ def _authority(name: str, manager: str, testbed: str, more: Sequence[str]) -> st
         else "an authority that is not in this list is added with --authority"
     )
     raise BadInput(
-        f"node {printable(name)!r} is from {whom}, and {testbed} has {', '.join(known)}; {hint}. "
+        f"node {printable(name)!r} is from {named}, and {testbed} has {', '.join(known)}; {hint}. "
         "Nothing was written"
     )
 

@@ -80,7 +80,7 @@ def _add_local(commands: Any) -> None:
     )
     up.set_defaults(run=_up)
     _command(actions, "status", "say which testbeds there are", "").set_defaults(
-        run=lambda _: _tell(slots.status(), "there is no testbed")
+        run=lambda _: _print_lines(slots.status(), "there is no testbed")
     )
     clean = _command(
         actions,
@@ -165,7 +165,7 @@ def _clean(arguments: argparse.Namespace) -> int:
     numbers = slots.named(arguments.names)
     if numbers and not arguments.yes:
         _ask(numbers, there)
-    return _tell(slots.clean(numbers), "there is no testbed; nothing was removed")
+    return _print_lines(slots.clean(numbers), "there is no testbed; nothing was removed")
 
 
 def _ask(numbers: Sequence[int], there: Sequence[str]) -> None:
@@ -173,10 +173,10 @@ def _ask(numbers: Sequence[int], there: Sequence[str]) -> None:
     print("\n".join(there))
     what = ", ".join(f"testbed {number}" for number in numbers)
     try:
-        said = input(f"Remove {what} with its hosts and their files? [y/N] ")
+        answer = input(f"Remove {what} with its hosts and their files? [y/N] ")
     except EOFError:
-        said = ""
-    if said.strip().lower() not in ("y", "yes"):
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
         raise BadInput("nothing was removed; --yes removes without asking")
 
 
@@ -240,6 +240,6 @@ def _inventory(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(lines: Sequence[str], otherwise: str) -> int:
+def _print_lines(lines: Sequence[str], otherwise: str) -> int:
     print("\n".join(lines) or otherwise)
     return 0

@@ -227,13 +227,13 @@ def _sided(confirmed: bool, refuted: bool) -> str:
 def words_of(filters: Filters) -> str:
     """Return filters in words."""
     return ", ".join(
-        f"{key} {said(key, value)}"
+        f"{key} {value_text(key, value)}"
         for key, value in filters.items()
         if key not in ("statistic", "published")
     )
 
 
-def said(key: str, value: Any) -> str:
+def value_text(key: str, value: Any) -> str:
     """Return the value of a parameter in words."""
     if key in ("object_size", "block_min", "block_max") and isinstance(value, int):
         for unit, name in ((2**20, "MiB"), (2**10, "KiB")):

@@ -28,7 +28,7 @@ from experiments.verdicts.claim import (
     ClaimVariant,
     Filters,
     Quotient,
-    said,
+    value_text,
     words_of,
 )
 
@@ -211,7 +211,8 @@ def _elsewhere(rows: Sequence[FigureRow], filters: Filters) -> str:
     if others[nearest] == ["published"]:
         return "no run of the algorithm as published"
     return "measured elsewhere: " + "; ".join(
-        f"{key} {said(key, _value(own[nearest], key))} instead of {said(key, filters[key])}"
+        f"{key} {value_text(key, _value(own[nearest], key))} "
+        f"instead of {value_text(key, filters[key])}"
         for key in others[nearest]
     )
 

@@ -85,25 +85,25 @@ def render(
             )
         )
         if source.no_claim:
-            told = "; ".join(f"{at} ({content})" for at, content in source.no_claim.items())
-            parts.append(f"\n{_paragraph(f'Without a claim: {told}.')}\n")
+            unclaimed = "; ".join(f"{at} ({content})" for at, content in source.no_claim.items())
+            parts.append(f"\n{_paragraph(f'Without a claim: {unclaimed}.')}\n")
     return "".join(parts)
 
 
 def _measured(runs: Sequence[dict[str, Any]]) -> str:
-    told = [run["provenance"] for run in runs]
-    began = sorted(str(each["began"])[:10] for each in told if each.get("began"))
+    provenances = [run["provenance"] for run in runs]
+    began = sorted(str(each["began"])[:10] for each in provenances if each.get("began"))
     versions = {
         f"{name} {version}"
-        for each in told
+        for each in provenances
         for name, version in (each.get("versions") or {}).items()
     }
     lines = [
         ("rounds", str(len(runs))),
         ("scenarios", ", ".join(sorted({str(run["scenario"]) for run in runs})) or "none"),
-        ("machine", _set(each.get("machine") for each in told)),
-        ("testbed", _set(each.get("testbed") for each in told)),
-        ("commit", _set(each.get("commit") for each in told)),
+        ("machine", _set(each.get("machine") for each in provenances)),
+        ("testbed", _set(each.get("testbed") for each in provenances)),
+        ("commit", _set(each.get("commit") for each in provenances)),
         ("versions", _set(versions)),
         ("measured", " to ".join(dict.fromkeys((began[0], began[-1]))) if began else "not told"),
     ]

@@ -93,13 +93,13 @@ def target(
 ) -> dict[str, Any]:
     base: dict[str, Any] = {"refId": "ABCDEFGH"[position]}
     if kind == "prometheus":
-        told = base | {
+        description = base | {
             "datasource": {"type": kind, "uid": "$datasource"},
             "expr": query,
             "range": not instant,
             "instant": instant,
         }
-        return told | {"legendFormat": legend} if legend else told
+        return description | {"legendFormat": legend} if legend else description
     more = {
         "query": query,
         "rawQuery": True,
@@ -199,23 +199,23 @@ def panels(rows: Sequence[PanelRow], kind: str) -> list[dict[str, Any]]:
                 x, y, height = 0, y + height, 0
             table, instant = panel.kind == "table", panel.kind == "stat"
             place = {"h": panel.height, "w": panel.width, "x": x, "y": y}
-            told = {
+            shown = {
                 "id": len(made) + 1,
                 "type": panel.kind,
                 "title": panel.title,
                 "description": panel.description,
                 "gridPos": place,
             }
-            told |= {
+            shown |= {
                 "datasource": {"type": kind, "uid": "$datasource"},
                 "pluginVersion": PLUGIN_VERSION,
                 "transparent": False,
             }
-            told["targets"] = [
+            shown["targets"] = [
                 target(kind, query, legend, position, table, instant)
                 for position, (query, legend) in enumerate(panel.queries)
             ]
-            made.append(told | {"options": options_of(panel), "fieldConfig": field_config(panel)})
+            made.append(shown | {"options": options_of(panel), "fieldConfig": field_config(panel)})
             x, height = x + panel.width, max(height, panel.height)
         y += height
     return made

@@ -71,7 +71,7 @@ class Piloted:
         return self.tasks[-1]
 
     @property
-    def told(self) -> FollowReport:
+    def report(self) -> FollowReport:
         [followed] = self.pilot.followed() or (FollowReport("", "", "", ""),)
         return followed
 
@@ -119,7 +119,9 @@ async def test_it_follows_its_users_and_goes_back_with_them(cluster: InprocClust
     async with flying(cluster) as piloted:
         users = piloted.users("rennes")
         await until(
-            lambda: (piloted.told.site, piloted.told.decision) == ("rennes", following.FOLLOW_HERE)
+            lambda: (
+                (piloted.report.site, piloted.report.decision) == ("rennes", following.FOLLOW_HERE)
+            )
         )
         assert (await store.current()).server_ids == RENNES
         assert await store.read("old") == b"value"
@@ -127,7 +129,9 @@ async def test_it_follows_its_users_and_goes_back_with_them(cluster: InprocClust
         await gone(users)
         piloted.users("nantes")
         await until(
-            lambda: (piloted.told.site, piloted.told.decision) == ("nantes", following.FOLLOW_HERE)
+            lambda: (
+                (piloted.report.site, piloted.report.decision) == ("nantes", following.FOLLOW_HERE)
+            )
         )
         assert (await store.current()).server_ids == NANTES
         assert piloted.pilot.counted.follows == 2
@@ -145,14 +149,14 @@ async def test_it_stays_while_its_place_at_the_other_site_has_no_quorum(
         cluster.stop(gone_server)
     async with flying(cluster) as piloted:
         users = piloted.users("rennes")
-        await until(lambda: piloted.told.decision == following.FOLLOW_CUT_OFF)
-        assert "only 1 of its 3 servers there answer, and 2 make a quorum" in piloted.told.why
+        await until(lambda: piloted.report.decision == following.FOLLOW_CUT_OFF)
+        assert "only 1 of its 3 servers there answer, and 2 make a quorum" in piloted.report.why
         await asyncio.sleep(4 * following.SUSTAINED_S)
-        assert piloted.told.decision == following.FOLLOW_CUT_OFF
+        assert piloted.report.decision == following.FOLLOW_CUT_OFF
         assert ((await store.current()).index, store.pending) == (0, [])
         for gone_server in ("s3", "s5"):
             cluster.restart(gone_server)
-        await until(lambda: piloted.told.site == "rennes")
+        await until(lambda: piloted.report.site == "rennes")
         assert not users.done()
 
 
@@ -162,9 +166,11 @@ async def test_users_at_both_sites_leave_it_where_it_is(cluster: InprocCluster) 
     async with flying(cluster) as piloted:
         piloted.users("nantes")
         piloted.users("rennes")
-        await until(lambda: piloted.told.decision in (following.FOLLOW_EVEN, following.FOLLOW_HERE))
+        await until(
+            lambda: piloted.report.decision in (following.FOLLOW_EVEN, following.FOLLOW_HERE)
+        )
         await asyncio.sleep(2)  # in which a busy machine may make the users look idle
-        assert piloted.told.site == "nantes"
+        assert piloted.report.site == "nantes"
     assert (await (await manager.domain("photos")).current()).index == 0
 
 
@@ -177,7 +183,7 @@ async def test_without_the_flag_it_stays_and_the_flag_goes_off(cluster: InprocCl
         await manager.follow_users("photos", False)
         await manager.follow_users("photos")
         assert await cluster.manager().following() == ["photos"]
-        await until(lambda: piloted.told.site == "rennes")
+        await until(lambda: piloted.report.site == "rennes")
         await manager.follow_users("photos", False)
         await manager.follow_users("photos", False)
         await until(lambda: not piloted.pilot.followed())
@@ -192,8 +198,8 @@ async def test_a_budget_that_is_too_small_is_told(cluster: InprocCluster) -> Non
     settings = AutopilotSettings(after_s=3600, every_s=0.1, follow_bytes_per_hour=9_000)
     async with flying(cluster, settings) as piloted:
         piloted.users("rennes")
-        await until(lambda: piloted.told.decision == following.FOLLOW_BUDGET)
-        assert "more than follow_bytes_per_hour, 9000" in piloted.told.why
+        await until(lambda: piloted.report.decision == following.FOLLOW_BUDGET)
+        assert "more than follow_bytes_per_hour, 9000" in piloted.report.why
     assert (await (await manager.domain("photos")).current()).index == 0
 
 
@@ -205,14 +211,14 @@ async def test_a_site_with_fewer_servers_or_with_silent_ones_gets_nothing(
     await manager.follow_users("photos")
     async with flying(cluster) as piloted:
         users = piloted.users("rennes")
-        await until(lambda: piloted.told.decision == following.FOLLOW_FULL)
-        assert "rennes has 3 servers, and it has 4 here" in piloted.told.why
+        await until(lambda: piloted.report.decision == following.FOLLOW_FULL)
+        assert "rennes has 3 servers, and it has 4 here" in piloted.report.why
         await manager.reconfigure(Configuration.abd(list(NANTES)), domain="photos")
         cluster.stop("s4")
-        await until(lambda: piloted.told.decision == following.FOLLOW_FAILED)
-        assert "s4 does not answer" in piloted.told.why
+        await until(lambda: piloted.report.decision == following.FOLLOW_FAILED)
+        assert "s4 does not answer" in piloted.report.why
         cluster.restart("s4")
-        await until(lambda: piloted.told.site == "rennes")
+        await until(lambda: piloted.report.site == "rennes")
         assert not users.done()
 
 
@@ -220,14 +226,14 @@ async def test_only_the_member_that_leads_decides(cluster: InprocCluster) -> Non
     manager = await photos(cluster)
     await manager.follow_users("photos")
     async with flying(cluster) as piloted:
-        await until(lambda: piloted.told.decision == following.FOLLOW_IDLE)
+        await until(lambda: piloted.report.decision == following.FOLLOW_IDLE)
         piloted.leads = False
         await until(lambda: not piloted.pilot.followed())
         piloted.users("rennes")
         await asyncio.sleep(1)
         assert (await (await manager.domain("photos")).current()).index == 0
         piloted.leads = True
-        await until(lambda: piloted.told.site == "rennes")
+        await until(lambda: piloted.report.site == "rennes")
 
 
 async def test_a_change_of_somebody_else_is_not_undone(cluster: InprocCluster) -> None:
@@ -288,4 +294,4 @@ async def test_a_placement_that_is_refused_is_told(cluster: InprocCluster) -> No
     async with flying(cluster) as piloted:
         piloted.pilot._follows._placed = refuse  # type: ignore[union-attr]
         piloted.users("rennes")
-        await until(lambda: "the move to rennes failed: rennes is full" in piloted.told.why)
+        await until(lambda: "the move to rennes failed: rennes is full" in piloted.report.why)

@@ -117,11 +117,11 @@ class KeptNotes:
         self.ears: list[KeptNotes] = []
         self.heard: dict[int, tuple[bytes, float]] = {}
 
-    def tell(self, note: bytes) -> None:
+    def send_note(self, note: bytes) -> None:
         for ear in self.ears:
             ear.heard[id(self)] = note, asyncio.get_running_loop().time()
 
-    def told(self) -> Sequence[tuple[bytes, float]]:
+    def received_notes(self) -> Sequence[tuple[bytes, float]]:
         now = asyncio.get_running_loop().time()
         return [(note, now - at) for note, at in self.heard.values()]
 

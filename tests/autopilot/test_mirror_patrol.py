@@ -146,7 +146,7 @@ async def test_a_domain_at_the_clients_site_is_read_when_the_directory_is_cut_of
 
 async def test_servers_of_a_mirror_that_was_removed_may_be_gone(cluster: InprocCluster) -> None:
     user, far = cluster.manager(), user_at(cluster)
-    far._whereabouts = DomainLocator(cluster.book, [ServerId("s3")])
+    far._locator = DomainLocator(cluster.book, [ServerId("s3")])
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
     await user.remove_mirror("default", "rennes")

@@ -36,18 +36,18 @@ class SiteNotes:
 
     def __init__(self, site: str, everyone: "dict[str, SiteNotes]", crossed: Counter[str]) -> None:
         self._site, self._everyone, self._crossed = site, everyone, crossed
-        self._told: dict[str, tuple[bytes, float]] = {}
+        self._received: dict[str, tuple[bytes, float]] = {}
         everyone[site] = self
 
-    def tell(self, note: bytes) -> None:
+    def send_note(self, note: bytes) -> None:
         for site, other in self._everyone.items():
             if site != self._site:
-                other._told[self._site] = note, asyncio.get_running_loop().time()
+                other._received[self._site] = note, asyncio.get_running_loop().time()
                 self._crossed["".join(sorted(site + self._site))] += len(note) + HEADERS
 
-    def told(self) -> Sequence[tuple[bytes, float]]:
+    def received_notes(self) -> Sequence[tuple[bytes, float]]:
         now = asyncio.get_running_loop().time()
-        return [(note, now - at) for note, at in self._told.values()]
+        return [(note, now - at) for note, at in self._received.values()]
 
 
 class Sites:
@@ -148,7 +148,7 @@ class Heard(NoNotes):
     def __init__(self) -> None:
         self.notes: list[bytes] = []
 
-    def tell(self, note: bytes) -> None:
+    def send_note(self, note: bytes) -> None:
         self.notes.append(note)
 
 

@@ -14,7 +14,7 @@ from ares.platform import release
 from ares.platform.release import RELEASE
 
 CHECKOUT = Path(__file__).parents[2]
-TOLD = "from ares.platform.release import version; print(version())"
+PRINT_VERSION = "from ares.platform.release import version; print(version())"
 DAY = "2026-01-01T00:00:00Z"
 
 
@@ -53,43 +53,45 @@ def checkout(tmp_path: Path) -> Path:
     return made
 
 
-def told(directory: Path, **environment: str) -> str:
-    return run(directory, sys.executable, "-c", TOLD, PYTHONPATH=str(directory), **environment)
+def reported_version(directory: Path, **environment: str) -> str:
+    return run(
+        directory, sys.executable, "-c", PRINT_VERSION, PYTHONPATH=str(directory), **environment
+    )
 
 
 def test_a_checkout_names_its_commit_whatever_was_installed(checkout):
     head = commit(checkout)
-    assert told(checkout) == f"{RELEASE}2+g{head}"
+    assert reported_version(checkout) == f"{RELEASE}2+g{head}"
     head = commit(checkout)
-    assert told(checkout) == f"{RELEASE}3+g{head}"
+    assert reported_version(checkout) == f"{RELEASE}3+g{head}"
     git(checkout, "pack-refs", "--all")
-    assert told(checkout) == f"{RELEASE}3+g{head}"
+    assert reported_version(checkout) == f"{RELEASE}3+g{head}"
     git(checkout, "checkout", "--quiet", "HEAD~1")
-    assert told(checkout).startswith(f"{RELEASE}2+g")
+    assert reported_version(checkout).startswith(f"{RELEASE}2+g")
 
 
 def test_a_worktree_names_the_commit_of_its_own_branch(checkout, tmp_path):
     tree = tmp_path / "tree"
     git(checkout, "worktree", "add", "--quiet", "-b", "branch", str(tree))
     head = commit(tree)
-    assert told(tree) == f"{RELEASE}2+g{head}"
-    assert told(checkout).startswith(f"{RELEASE}1+g")
+    assert reported_version(tree) == f"{RELEASE}2+g{head}"
+    assert reported_version(checkout).startswith(f"{RELEASE}1+g")
 
 
 def test_without_git_a_checkout_still_names_its_commit(checkout):
     head = commit(checkout)
-    assert told(checkout, PATH="/nonexistent") == f"{RELEASE}0+g{head}"
+    assert reported_version(checkout, PATH="/nonexistent") == f"{RELEASE}0+g{head}"
 
 
 def test_a_copy_without_git_names_no_commit(tmp_path):
-    assert told(source(tmp_path)) == f"{RELEASE}0"
+    assert reported_version(source(tmp_path)) == f"{RELEASE}0"
 
 
 def test_an_archive_names_its_commit(checkout, tmp_path):
     head = commit(checkout)
     git(checkout, "archive", "--output=../archive.tar", "--prefix=archive/", "HEAD")
     run(tmp_path, "tar", "xf", "archive.tar")
-    assert told(tmp_path / "archive") == f"{RELEASE}0+g{head}"
+    assert reported_version(tmp_path / "archive") == f"{RELEASE}0+g{head}"
 
 
 def test_an_installed_package_and_a_source_archive_name_what_they_were_built_with(tmp_path):
@@ -97,7 +99,7 @@ def test_an_installed_package_and_a_source_archive_name_what_they_were_built_wit
     installed, archive = source(tmp_path / "site"), source(tmp_path / "archive")
     (installed / f"ares_storage-{built}.dist-info").mkdir()
     (archive / "PKG-INFO").write_text(f"Metadata-Version: 2.4\nVersion: {built}\n")
-    assert (told(installed), told(archive)) == (built, built)
+    assert (reported_version(installed), reported_version(archive)) == (built, built)
 
 
 def test_a_release_asks_nobody(monkeypatch):

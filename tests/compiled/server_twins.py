@@ -67,23 +67,23 @@ class Steps:
 
 
 class _Recording(MemoryJournal):
-    """``told``: the bytes of all facts, by where they are; ``count``: how many they are."""
+    """``noted``: the bytes of all facts, by where they are; ``count``: how many they are."""
 
     def __init__(self, *arguments, **named) -> None:
         super().__init__(*arguments, **named)
-        self.told = defaultdict(bytes)
+        self.noted = defaultdict(bytes)
         self.count = 0
 
     def append(self, fact, bytes):
-        self._tell(Encoded(1, _encode(fact)))
+        self._note_facts(Encoded(1, _encode(fact)))
         super().append(fact, bytes)
 
     def extend(self, facts, bytes):
-        self._tell(facts)
+        self._note_facts(facts)
         super().extend(facts, bytes)
 
-    def _tell(self, facts):
-        self.told[self._place] += facts.bytes
+    def _note_facts(self, facts):
+        self.noted[self._place] += facts.bytes
         self.count += facts.count
 
 
@@ -168,7 +168,7 @@ class Half:
             (self.replica.account.died, self.replica.account.repaired, self.replica.account.hollows)
             if self.journal is not None
             else None,
-            (self.journal.told, self.journal.count, self.journal._sizes)
+            (self.journal.noted, self.journal.count, self.journal._sizes)
             if self.journal is not None
             else None,
             [

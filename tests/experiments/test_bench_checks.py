@@ -146,16 +146,16 @@ class Script:
 
     def __init__(self, asks: "list[tuple[str, bytes | None]]") -> None:
         self._asks = iter(asks)
-        self.told: list[object] = []
+        self.calls: list[object] = []
 
     def ask(self) -> "tuple[str, bytes | None] | None":
         return next(self._asks, None)
 
     def answered(self, value: bytes | None = None) -> None:
-        self.told.append(value)
+        self.calls.append(value)
 
     def failed(self, why: str) -> None:
-        self.told.append(why)
+        self.calls.append(why)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 1000])
@@ -177,7 +177,7 @@ async def test_answers_of_redis_are_understood_however_they_are_cut(piece):
     for answer in answers:
         for begin in range(0, len(answer), piece):
             connection.data_received(answer[begin : begin + piece])
-    assert script.told == [
+    assert script.calls == [
         b"\r\nv",
         None,
         None,

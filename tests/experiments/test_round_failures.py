@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.rounds.playbook_runs import PlayFailure, failure_of, reason_of, told
+from experiments.rounds.playbook_runs import PlayFailure, failure_of, failure_sentence, reason_of
 
 
 def event(kind="failed", **more):
@@ -57,4 +57,4 @@ def test_only_failures_are_failures():
     ],
 )
 def test_a_failure_is_a_sentence(failures, said, why):
-    assert told(failures, 4, said) == why
+    assert failure_sentence(failures, 4, said) == why

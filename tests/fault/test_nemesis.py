@@ -217,21 +217,21 @@ async def test_wishes_name_only_servers_that_are_well_and_survive_a_crash():
 class Ends(NemesisWorld):
     """A world in which a server ends by itself, once, during a cut."""
 
-    told = False
+    has_ended = False
 
     def ended(self):
-        if self.told or "s0" not in self.ailing:
+        if self.has_ended or "s0" not in self.ailing:
             return []
-        self.told = True
+        self.has_ended = True
         self.lives["s0"] += 1
         return ["s0"]
 
     def thaw(self, id):
-        assert not (id == "s0" and self.told), "a process that ended cannot be continued"
+        assert not (id == "s0" and self.has_ended), "a process that ended cannot be continued"
         super().thaw(id)
 
     def mend(self, id):
-        if not (id == "s0" and self.told):
+        if not (id == "s0" and self.has_ended):
             super().mend(id)
 
 

@@ -85,7 +85,7 @@ def promises() -> Promises:
     """Return the promises of a server that acknowledged versions 3 and 4."""
     made = Promises()
     for number in (3, 4):
-        made.told(put(number), Ack(CALL, None))
+        made.note_reply(put(number), Ack(CALL, None))
     return made
 
 
@@ -133,20 +133,20 @@ def test_replies_that_forget_facts_are_named(promises, reply, words):
     ],
 )
 def test_what_was_shown_is_promised_as_well(promises, request_, reply):
-    promises.told(request_, reply)
+    promises.note_reply(request_, reply)
     assert "1 versions that it told of are lost" in broken(promises, data(4, trimmed=3))
     assert broken(promises, data(5, trimmed=4)) == ""
 
 
 def test_what_was_dropped_stays_dropped(promises):
-    promises.told(GetData(CALL, ID, KEY, False), data(5, trimmed=4))
+    promises.note_reply(GetData(CALL, ID, KEY, False), data(5, trimmed=4))
     assert "it had" in broken(promises, data(5, tags=(5, 4), trimmed=3))
 
 
 def test_what_is_trimmed_is_asked_for_no_more(promises):
     assert broken(promises, data(9, trimmed=4)) == ""
     [versions] = promises.versions()
-    assert versions.told == frozenset()
+    assert versions.reported == frozenset()
 
 
 def test_what_may_be_collected_may_be_gone_and_only_with_a_successor_that_is_finalized(promises):
@@ -155,11 +155,11 @@ def test_what_may_be_collected_may_be_gone_and_only_with_a_successor_that_is_fin
     promises.asked(CollectConfig(CALL, ID, FINALIZED))
     assert broken(promises, gone) == ""
     assert broken(promises, DataReply(CALL, (), -1, TAG_ZERO, None, PENDING))
-    promises.told(put(8), Ack(CALL, None))
+    promises.note_reply(put(8), Ack(CALL, None))
     assert broken(promises, data(4, trimmed=3)) == "", (
         "what is acknowledged from then on need not be stored"
     )
-    promises.told(CollectConfig(CALL, ID, FINALIZED), Ack(CALL, FINALIZED))
+    promises.note_reply(CollectConfig(CALL, ID, FINALIZED), Ack(CALL, FINALIZED))
     assert promises.versions() == []
 
 
@@ -177,9 +177,9 @@ def describe(successor: Successor | None, collected: bool = False, objects: int 
 
 
 def test_pointers_never_go_back(promises):
-    promises.told(ReadConfig(CALL, ID), Ack(CALL, PENDING))
-    promises.told(WriteConfig(CALL, ID, FINALIZED), Ack(CALL, FINALIZED))
-    promises.told(ReadConfig(CALL, ID), Ack(CALL, PENDING))
+    promises.note_reply(ReadConfig(CALL, ID), Ack(CALL, PENDING))
+    promises.note_reply(WriteConfig(CALL, ID, FINALIZED), Ack(CALL, FINALIZED))
+    promises.note_reply(ReadConfig(CALL, ID), Ack(CALL, PENDING))
     assert promises.broken_by(describe(FINALIZED), *promises.pointers()) == []
     for description in (
         describe(PENDING),
@@ -191,7 +191,7 @@ def test_pointers_never_go_back(promises):
 
 
 def test_a_collection_is_for_ever(promises):
-    promises.told(CollectConfig(CALL, ID, FINALIZED), Ack(CALL, FINALIZED))
+    promises.note_reply(CollectConfig(CALL, ID, FINALIZED), Ack(CALL, FINALIZED))
     assert promises.broken_by(describe(FINALIZED, True), *promises.pointers()) == []
     assert len(promises.broken_by(describe(FINALIZED, False), *promises.pointers())) == 1
     assert len(promises.broken_by(describe(FINALIZED, True, 1), *promises.pointers())) == 1
@@ -234,7 +234,7 @@ def test_a_witness_notes_each_reply_once_and_passes_everything_on():
     assert heard == [(server, Ack(CALL, None)) for server in ("s1", "s0", "s0")]
     assert (promises[ServerId("s0")].count, promises[ServerId("s1")].count) == (1, 0)
     [versions] = promises[ServerId("s0")].versions()
-    assert versions.told == {tag(3)}
+    assert versions.reported == {tag(3)}
 
 
 def test_two_decisions_for_one_place_are_noticed():

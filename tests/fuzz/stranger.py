@@ -60,7 +60,7 @@ class Stranger:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def say(self, *messages: list) -> None:
+    def send(self, *messages: list) -> None:
         body = b"\x01" + msgspec.msgpack.encode(messages)
         self.socket.sendall(bytes([2]) + struct.pack(">Q", len(body)) + body)
 
@@ -78,7 +78,7 @@ class Stranger:
 
     def ask(self, message: list) -> list:
         """Return the answer to a message."""
-        self.say(message)
+        self.send(message)
         return next(
             answer for answer in iter(lambda: self.answers(1)[0], None) if answer[1] == message[1]
         )

@@ -87,7 +87,7 @@ class AttackedServer:
         """Make a log with this server as its head."""
         made = self.chain(name, *others)
         with Stranger(self.address) as stranger:
-            stranger.say([INTRODUCE, 0, made, []])
+            stranger.send([INTRODUCE, 0, made, []])
             assert stranger.ask([LOOK, 1, id_of(made)])[0] == LOOKED
         return id_of(made)
 
@@ -151,7 +151,7 @@ def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(
             if kind == READ
             else [FETCH, 1, log, 0, None]
         )
-        stranger.say(*[question] * 512)
+        stranger.send(*[question] * 512)
         assert server.work_before_an_answer_s() < 10
         assert server.memory_bytes - before < 400 * MIB
         assert stranger.answers(3)[0][0] == (ENTRIES if kind == READ else FETCHED)
@@ -162,7 +162,7 @@ def test_one_append_that_ends_many_waiting_reads_makes_few_large_answers(
 ) -> None:
     log = server.made("held")
     with Stranger(server.address) as followers, Stranger(server.address) as writer:
-        followers.say(
+        followers.send(
             *[[READ, number, log, 0, 65536, 16 * MIB, False, 60.0] for number in range(1, 2001)]
         )
         at_once = followers.answers(1000)
@@ -201,13 +201,13 @@ def test_appends_that_wait_for_what_never_comes_are_bounded(server: AttackedServ
     below = chain("below", [ABSENT, ["absent-too", "127.0.0.1:9", "1" * 32]], server.name)
     above = server.chain("below", ABSENT, index=1, start=10)
     with Stranger(server.address) as stranger:
-        stranger.say([INTRODUCE, 0, above, [below]], append(dirty, 1, [b"x"]))
+        stranger.send([INTRODUCE, 0, above, [below]], append(dirty, 1, [b"x"]))
         before = server.memory_bytes
         waiting = [Stranger(server.address) for _ in range(60)]
         for number, other in enumerate(waiting):
-            other.say(append(dirty, 1, [bytes(MIB)] * 3, client=100 + number, at=0))
+            other.send(append(dirty, 1, [bytes(MIB)] * 3, client=100 + number, at=0))
         for number in range(60):
-            stranger.say(append(id_of(above), 1, [bytes(MIB)] * 3, client=200 + number))
+            stranger.send(append(id_of(above), 1, [bytes(MIB)] * 3, client=200 + number))
         assert server.work_before_an_answer_s() < 5
         assert server.memory_bytes - before < 200 * MIB
         for other in waiting:
@@ -219,7 +219,7 @@ def test_numbers_out_of_bounds_end_neither_a_log_nor_its_timer(server: AttackedS
     log = server.made("bounds")
     with Stranger(server.address) as reader, Stranger(server.address) as stranger:
         held = [READ, 1, log, 0, 1, MIB, False, 5.0]
-        reader.say(held)
+        reader.send(held)
         batches = [
             message(kind.__name__, field, value)
             for kind in REQUEST_KINDS
@@ -229,11 +229,11 @@ def test_numbers_out_of_bounds_end_neither_a_log_nor_its_timer(server: AttackedS
         for batch in batches:
             if batch[0] in range(APPEND, APPEND + 11):
                 batch[2] = log
-            stranger.say(batch)
+            stranger.send(batch)
         refusals = stranger.answers(len(batches))
         assert {(answer[0], answer[1]) for answer in refusals} == {(REFUSED, 0)}
         assert len(refusals) == len(batches) > 300
-        stranger.say(append(log, 1, [b""], client=-1), append(log, 1, [b""]))
+        stranger.send(append(log, 1, [b""], client=-1), append(log, 1, [b""]))
         assert stranger.answers(1)[0][:2] == [REFUSED, 0], "nothing of a bad batch is used"
         assert reader.answers(1)[0][:4] == [ENTRIES, 1, 0, []], "the timer goes on"
 
@@ -243,13 +243,13 @@ def test_names_of_servers_that_are_in_no_chain_are_not_kept(server: AttackedServ
     with Stranger(server.address) as stranger:
         before = server.memory_bytes
         for batch in range(100):
-            stranger.say(
+            stranger.send(
                 *[
                     [COMMITTED, 1, log, f"{batch}-{number}-{'x' * 500}", 0, 0, 0, False]
                     for number in range(1000)
                 ]
             )
-        stranger.say([FORWARD, 1, log, "absent", 0, [], HIGHEST])
+        stranger.send([FORWARD, 1, log, "absent", 0, [], HIGHEST])
         assert stranger.ask([LOOK, 2, log])[:5] == [LOOKED, 2, False, 0, 0]
         assert server.memory_bytes - before < 20 * MIB
 
@@ -271,7 +271,7 @@ def test_many_successors_cost_each_the_same(server: AttackedServer) -> None:
                 server.chain("bombs", *others, index=1 + 100 * batch + number)
                 for number in range(100)
             ]
-            stranger.say(*[[WRITE_CONFIG, 1, log, [bomb, FINALIZED]] for bomb in bombs])
+            stranger.send(*[[WRITE_CONFIG, 1, log, [bomb, FINALIZED]] for bomb in bombs])
             assert {answer[0] for answer in stranger.answers(100)} == {ACK}
             spent.append(server.processor_s - begin_s)
     assert min(spent[-5:]) < 5 * min(spent[:5]) + 0.05
@@ -293,7 +293,7 @@ def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_somethi
         with pytest.raises(TimeoutError):
             trap.accept()
         with Stranger(server.address) as stranger:
-            stranger.say(append(log, 1, [b"x"]))
+            stranger.send(append(log, 1, [b"x"]))
             trap.settimeout(60)
             trap.accept()[0].close()
             trap.settimeout(0.3)
@@ -312,7 +312,7 @@ def test_a_name_of_the_cluster_stays_where_the_cluster_file_has_it(server: Attac
         diverted = ["s0", f"127.0.0.1:{trap.getsockname()[1]}", server.itself[2]]
         log = chain("diverted", [["absent", "127.0.0.1:9", "0" * 32], diverted], server.name)
         with Stranger(server.address) as stranger:
-            stranger.say([INTRODUCE, 0, log, []], [LOOK_ROW, 1, id_of(log), 7, 0, None])
+            stranger.send([INTRODUCE, 0, log, []], [LOOK_ROW, 1, id_of(log), 7, 0, None])
             assert server.work_before_an_answer_s() < 5
         with pytest.raises(TimeoutError):
             trap.accept()
@@ -322,7 +322,7 @@ def test_a_sender_that_vanishes_leaves_nothing_that_stops_others(server: Attacke
     log = server.made("gone")
     for number in range(1, 21):
         with Stranger(server.address) as stranger:
-            stranger.say(
+            stranger.send(
                 append(log, number, [bytes(1000)], lowest=number),
                 [READ, 1, log, 1000, 1, 1, False, 60.0],
             )

@@ -57,7 +57,7 @@ class KeyedStranger:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def say(self, *messages: Any) -> None:
+    def send(self, *messages: Any) -> None:
         """Send a batch. Parts of elements are in the batch, not beside it."""
         self._socket.send(b"\x01" + msgspec.msgpack.encode(messages))
 
@@ -67,7 +67,7 @@ class KeyedStranger:
 
     def ask(self, request: Any) -> list[Any]:
         """Return the answer to ``request``."""
-        self.say(request)
+        self.send(request)
         call = msgspec.to_builtins(request)[1]
         return next(each for each in iter(lambda: self.answer()[0], None) if each[1] == call)
 
@@ -134,9 +134,9 @@ def test_no_request_of_a_writer_stores_a_reserved_name(server: OneServer) -> Non
                     made[1] = next(calls)
                     if isinstance(made[2], bytes):
                         made[2] = server.settings.initial.id
-                    writer.say(made)
+                    writer.send(made)
                     sent.append(kind.__name__)
-            writer.say([DESCRIBE, last := next(calls), True])
+            writer.send([DESCRIBE, last := next(calls), True])
             while not any(each[:2] == [DESCRIPTION, last] for each in writer.answer()):
                 pass
         assert {"PutData", "GetTag", "GetData", "PullElement", "ListObjects", "Where"} <= set(sent)
@@ -151,7 +151,7 @@ def test_a_writer_puts_its_own_names_only(server: OneServer, length: int, togeth
         for name in RESERVED_NAMES:
             put = server.put(name, length)
             beside = [server.put("key"), server.put("\0file/x")] if together else []
-            writer.say(*beside[:1], put, *beside[1:])
+            writer.send(*beside[:1], put, *beside[1:])
             answers: list[Any] = []
             while len(answers) < 1 + len(beside):
                 answers += writer.answer()

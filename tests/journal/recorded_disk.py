@@ -15,7 +15,7 @@ from ares.testing.sim.model_disk import ModelDisk
 class Op(NamedTuple):
     """A step: write, size, sync, create, rename, unlink, sync-directory, or told.
 
-    ``told`` is the journal's report of durability; ``data`` has the amount.
+    ``report_facts`` is the journal's report of durability; ``data`` has the amount.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class RecordedDisk(Disk):
             ]
         self.ops.append(Op("sync-directory"))
 
-    def told(self, count: int) -> None:
+    def report_facts(self, count: int) -> None:
         self.ops.append(Op("told", data=count))
 
     def create(self, path, size):

@@ -47,7 +47,7 @@ def facts(directory):
     return found
 
 
-def said(directory):
+def anchored_segment(directory):
     anchor = Anchor(Disk(), directory, OWNER.identity)
     anchored = anchor.read()
     anchor.close()
@@ -174,17 +174,17 @@ def test_a_journal_of_an_earlier_release_starts_and_has_an_anchor_then(directory
     as_an_earlier_release_left_it(directory)
     assert len(facts(directory)) == 29
     last = segments(directory)[-1]
-    assert said(directory) == AnchorRecord(int(last.stem), 64 * KIB)
+    assert anchored_segment(directory) == AnchorRecord(int(last.stem), 64 * KIB)
     last.unlink()
     refused(directory, "had begun")
 
 
 def test_an_empty_journal_of_an_earlier_release_starts_and_has_an_anchor_then(tmp_path):
     assert facts(tmp_path / "j") == []
-    assert said(tmp_path / "j") == AnchorRecord(0, 0)
+    assert anchored_segment(tmp_path / "j") == AnchorRecord(0, 0)
     as_an_earlier_release_left_it(tmp_path / "j")
     assert facts(tmp_path / "j") == []
-    assert said(tmp_path / "j") == AnchorRecord(0, 0)
+    assert anchored_segment(tmp_path / "j") == AnchorRecord(0, 0)
 
 
 def test_the_anchor_of_an_earlier_life_is_replaced(directory):
@@ -194,7 +194,7 @@ def test_the_anchor_of_an_earlier_life_is_replaced(directory):
     journal = SegmentJournal(directory, owner, AtOnce(), segment_bytes=64 * KIB)
     assert list(journal.recover()) == []
     journal.close()
-    assert said(directory) is None
+    assert anchored_segment(directory) is None
     assert Anchor(Disk(), directory, "another").read() == AnchorRecord(0, 0)
 
 
@@ -207,11 +207,11 @@ def spoil(directory, *slots):
 
 @pytest.mark.parametrize("slot", [0, 1])
 def test_one_slot_that_a_crash_tore_leaves_the_other(directory, slot):
-    before = said(directory)
+    before = anchored_segment(directory)
     spoil(directory, slot)
-    assert said(directory).number in (before.number, before.number - 1)
+    assert anchored_segment(directory).number in (before.number, before.number - 1)
     assert len(facts(directory)) == 29
-    assert said(directory) == before
+    assert anchored_segment(directory) == before
     spoil(directory, 1 - slot)
     assert len(facts(directory)) == 29
 

@@ -36,7 +36,7 @@ class LoopOwner:
     def time(self):
         return 0.0
 
-    def tell(self):
+    def add_fact(self):
         self.facts += 1
         self.commits.schedule()
 
@@ -65,10 +65,10 @@ class LoopOwner:
 
 def test_the_facts_of_a_turn_share_a_commit_and_the_next_begins_after_the_replies():
     owner = LoopOwner()
-    owner.tell()
-    owner.tell()
+    owner.add_fact()
+    owner.add_fact()
     owner.step()
-    owner.tell()
+    owner.add_fact()
     owner.step()
     assert owner.course == ["turn", "commit 2", "turn"]
     owner.synced()
@@ -87,13 +87,13 @@ def test_a_failure_is_told_once_and_ends_all_commits(where, error, monkeypatch):
 
     if where != "disk":
         monkeypatch.setattr(owner, where, fail)
-    owner.tell()
+    owner.add_fact()
     owner.step()
     if owner.done is not None:
         owner.synced(BROKEN if where == "disk" else None)
     assert len(owner.failures) == 1
     before = len(owner.course)
-    owner.tell()
+    owner.add_fact()
     owner.step()
     owner.commits.fail(BROKEN)
     assert (len(owner.failures), len(owner.course)) == (1, before)
@@ -103,7 +103,7 @@ async def test_a_wait_for_all_commits_ends_with_the_last_and_with_a_failure():
     for error in (None, BROKEN):
         owner = LoopOwner()
         await owner.commits.settle()
-        owner.tell()
+        owner.add_fact()
         settled = asyncio.create_task(owner.commits.settle())
         await asyncio.sleep(0)
         owner.step()
@@ -132,7 +132,7 @@ def test_a_log_that_cannot_keep_its_facts_answers_nothing_more(monkeypatch, gath
     assert len(server.failures) == 1
     with pytest.raises(AssertionError):
         server.append(3)
-    assert (server.told, len(server.failures)) == ([], 1)
+    assert (server.messages, len(server.failures)) == ([], 1)
 
 
 def test_a_full_disk_is_told_once_by_a_log_too(caplog):

@@ -57,11 +57,11 @@ class Bench:
 
     def submit(self, job=None, short=True, name=None):
         """Submit a job; return whether the thread got it. No callback may run yet."""
-        told, handed = len(self.done), len(self.thread.jobs)
+        ended, handed = len(self.done), len(self.thread.jobs)
         self.writer.submit(
             job or self.sync, lambda error: self.done.append(error if name is None else name), short
         )
-        assert len(self.done) == told
+        assert len(self.done) == ended
         return len(self.thread.jobs) > handed
 
     def turn(self):
@@ -257,11 +257,11 @@ def test_a_job_that_fails_on_the_loop_is_told_as_in_the_thread(quick):
 
 def test_nobody_is_told_after_it_was_closed(quick):
     quick.submit()
-    told = len(quick.done)
+    ended = len(quick.done)
     quick.writer.close()
     quick.writer.close()
     quick.turn()
-    assert len(quick.done) == told
+    assert len(quick.done) == ended
 
 
 # -- the contract of every Background --------------------------------------------------------------
@@ -281,7 +281,7 @@ async def background(request):
     background.close()
 
 
-async def told(background, job, short=True):
+async def run_job(background, job, short=True):
     done = asyncio.get_running_loop().create_future()
     background.submit(job, done.set_result, short)
     assert not done.done()
@@ -292,7 +292,7 @@ async def test_each_job_is_done_once_and_told_after_it(background):
     done = []
     for number in range(20):
         assert (
-            await told(background, lambda number=number: done.append(number), number % 5 != 0)
+            await run_job(background, lambda number=number: done.append(number), number % 5 != 0)
             is None
         )
     assert done == list(range(20))
@@ -303,9 +303,9 @@ async def test_what_a_job_raises_is_told(background):
         raise OSError(errno.EIO, "broken")
 
     for _ in range(20):
-        assert (await told(background, broken)).errno == errno.EIO
-        assert await told(background, lambda: None) is None
-    assert "ZeroDivisionError" in str(await told(background, lambda: 1 / 0))
+        assert (await run_job(background, broken)).errno == errno.EIO
+        assert await run_job(background, lambda: None) is None
+    assert "ZeroDivisionError" in str(await run_job(background, lambda: 1 / 0))
 
 
 async def test_jobs_are_finished_when_it_is_closed(background):

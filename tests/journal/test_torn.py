@@ -45,27 +45,27 @@ class Story:
             self.handled.append(request)
             if rng.random() < 0.4:
                 node.commit()
-                self._tell()
+                self._report()
             if rng.random() < 0.15 and node.journal.places():
                 node.commit()
-                self._tell()
+                self._report()
                 node.compact(rng.choice(sorted(node.journal.places())))
         node.commit()
-        self._tell()
+        self._report()
         assert node.state == state(plain(self.handled))
         assert set(node.errors) == {None}
 
-    def _tell(self):
-        self.disk.told(len(self.handled))
+    def _report(self):
+        self.disk.report_facts(len(self.handled))
 
 
-def check(story, told, left):
+def check(story, reported, left):
     """Check the bounds of the recovered state: the reported facts and the handled facts.
 
     The state has at least the reported facts, and at most the handled facts.
     """
     recovered = left.state
-    for request in story.handled[:told]:
+    for request in story.handled[:reported]:
         change(left.replica, request, 0)
     assert left.state == recovered, "something acknowledged was forgotten"
     all = Replica(ME.id, ME.identity, INITIAL, journaled=True)
@@ -89,8 +89,8 @@ def test_every_moment_of_a_life(tmp_path, seed):
     for moment in range(len(story.disk.ops) + 1):
         for loss in (0, 1, None, None):
             where = tmp_path / f"{moment}-{rng.random()}"
-            told = crash(story.disk.ops[:moment], rng, where, loss)
-            check(story, told, recovered(where))
+            reported = crash(story.disk.ops[:moment], rng, where, loss)
+            check(story, reported, recovered(where))
 
 
 @pytest.mark.parametrize("seed", [0, *slow(1, 2)])
@@ -99,7 +99,7 @@ def test_crashing_again_while_recovering(tmp_path, seed):
     rng = random.Random(seed)
     for moment in rng.sample(range(len(story.disk.ops)), 25):
         once = tmp_path / f"{moment}"
-        told = crash(story.disk.ops[:moment], rng, once)
+        reported = crash(story.disk.ops[:moment], rng, once)
         again = RecordedDisk(once)
         before = len(again.ops)
         node = Node(log_journal(once, again))
@@ -112,7 +112,7 @@ def test_crashing_again_while_recovering(tmp_path, seed):
             assert cut < len(ops) or left.state == shown, (
                 "what was shown after the first crash is gone after the second"
             )
-            check(story, told, left)
+            check(story, reported, left)
 
 
 class Hasty(RecordedDisk):
@@ -129,9 +129,9 @@ def test_a_sync_that_is_left_out_is_noticed(tmp_path):
     rng = random.Random(1)
     for moment in range(20, len(story.disk.ops), 5):
         where = tmp_path / f"{moment}"
-        told = crash(story.disk.ops[:moment], rng, where, 1)
+        reported = crash(story.disk.ops[:moment], rng, where, 1)
         try:
-            check(story, told, recovered(where))
+            check(story, reported, recovered(where))
         except (AssertionError, StoreDamaged):
             failures += 1
     assert failures

@@ -92,22 +92,22 @@ async def test_a_server_tells_its_core_to_clients_and_to_prometheus():
 
 
 def test_status_says_which_servers_have_which_core():
-    def said(core: str) -> Description:
+    def description_of(core: str) -> Description:
         return Description(1, "s0", "", b"c", "1", 0.0, 0, (), core=core)
 
     assert (
         _cores(
             {
-                "s0": said(RUST_CORE),
-                "s1": said(PYTHON_CORE),
+                "s0": description_of(RUST_CORE),
+                "s1": description_of(PYTHON_CORE),
                 "s2": None,
-                "s3": said(RUST_CORE),
-                "s4": said(""),
+                "s3": description_of(RUST_CORE),
+                "s4": description_of(""),
             }
         )
         == "core: python (s1), rust (s0, s3)"
     )
-    assert _cores({"s0": None, "s1": said("")}) == ""
+    assert _cores({"s0": None, "s1": description_of("")}) == ""
 
 
 def test_the_crate_is_of_the_same_release():

@@ -24,7 +24,7 @@ def test_the_service_manager_is_told(manager, monkeypatch):
     listening, path = manager
     listening.bind(str(path))
     monkeypatch.setenv(service_manager.NOTIFY_VARIABLE, str(path))
-    service_manager.tell(service_manager.NOTIFY_READY, "s0 serves")
+    service_manager.notify(service_manager.NOTIFY_READY, "s0 serves")
     assert listening.recv(1000) == b"READY=1\nSTATUS=s0 serves"
 
 
@@ -32,19 +32,19 @@ def test_an_abstract_address(manager, monkeypatch):
     listening, path = manager
     listening.bind(f"\0{path}")
     monkeypatch.setenv(service_manager.NOTIFY_VARIABLE, f"@{path}")
-    service_manager.tell(service_manager.NOTIFY_STOPPING, "it stops")
+    service_manager.notify(service_manager.NOTIFY_STOPPING, "it stops")
     assert listening.recv(1000).startswith(b"STOPPING=1\n")
 
 
 def test_without_systemd_nothing_happens(monkeypatch, caplog):
     monkeypatch.delenv(service_manager.NOTIFY_VARIABLE, raising=False)
-    service_manager.tell(service_manager.NOTIFY_READY, "s0 serves")
+    service_manager.notify(service_manager.NOTIFY_READY, "s0 serves")
     assert caplog.text == ""
 
 
 def test_a_service_manager_that_is_gone_is_no_trouble(monkeypatch, caplog, tmp_path):
     monkeypatch.setenv(service_manager.NOTIFY_VARIABLE, str(tmp_path / "nobody"))
-    service_manager.tell(service_manager.NOTIFY_READY, "s0 serves")
+    service_manager.notify(service_manager.NOTIFY_READY, "s0 serves")
     assert "was not told READY=1" in caplog.text
 
 

@@ -49,10 +49,12 @@ def durations(*seconds: float) -> Durations:
     traffic = ListenerTraffic()
     for each in seconds:
         traffic.reading.add(each)
-    return traffic.reading.told()
+    return traffic.reading.durations()
 
 
-def said(id: str, uptime_s: float, work: ServerWork | None, hosted=(), stored=None) -> Description:
+def description_of(
+    id: str, uptime_s: float, work: ServerWork | None, hosted=(), stored=None
+) -> Description:
     return Description(
         1, id, f"{int(id[1:]):032x}", b"c", "1.0", uptime_s, 2**20, hosted, 0, stored, work
     )
@@ -71,11 +73,11 @@ def seen(hosted=(), took_s: float = 0.001) -> ObservedCluster:
     servers = {}
     for server in SERVERS:
         answers = [
-            DatedAnswer(0.0, took_s, said(server.id, 100.0, work(1))),
+            DatedAnswer(0.0, took_s, description_of(server.id, 100.0, work(1))),
             DatedAnswer(
                 10.0,
                 took_s,
-                said(
+                description_of(
                     server.id,
                     110.0,
                     work(2, durations(*[0.002] * 99, 0.4)),
@@ -91,7 +93,7 @@ def seen(hosted=(), took_s: float = 0.001) -> ObservedCluster:
     return ObservedCluster(servers, known, {}, 10.0)
 
 
-def told(heard: ObservedCluster, **more):
+def figures_of(heard: ObservedCluster, **more):
     consensus = {
         "outlook": "consensus: 3 of 3 members answer; survives 1 more crash",
         "leader": "r0",
@@ -132,9 +134,9 @@ def test_times_are_those_at_servers_with_the_queue_before_and_the_commit_within(
     heard = seen()
     for server in heard.servers.values():
         last = server.answers[-1]
-        longer = replace(last.said.work, queueing=durations(*[0.01] * 9))
-        server.answers[-1] = replace(last, said=replace(last.said, work=longer))
-    tree = told(heard)
+        longer = replace(last.description.work, queueing=durations(*[0.01] * 9))
+        server.answers[-1] = replace(last, description=replace(last.description, work=longer))
+    tree = figures_of(heard)
     assert 0.005 < tree["operations"]["queue_p50_s"] <= 0.01
     assert tree["operations"]["commit_p50_s"] is None, "no server has a disk"
     shown = view(tree, COLUMNS_MIN)
@@ -144,11 +146,14 @@ def test_times_are_those_at_servers_with_the_queue_before_and_the_commit_within(
     for server in heard.servers.values():
         first, last = server.answers
         server.answers[0] = replace(
-            first, said=replace(first.said, work=replace(first.said.work, committing=NOTHING))
+            first,
+            description=replace(
+                first.description, work=replace(first.description.work, committing=NOTHING)
+            ),
         )
-        server.answers[-1] = replace(last, said=replace(last.said, work=with_disk))
+        server.answers[-1] = replace(last, description=replace(last.description, work=with_disk))
     assert 0.0025 < figures(heard)["servers"][0]["commit_p99_s"] <= 0.005
-    assert "commit 3.75ms 4.98ms" in view(told(heard), COLUMNS_MIN)
+    assert "commit 3.75ms 4.98ms" in view(figures_of(heard), COLUMNS_MIN)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 1.0), (0.25, 0.5), (0.75, 2.0), (1.0, 3.0)])
@@ -163,9 +168,9 @@ def test_percentiles_of_nothing_and_of_what_is_beyond_all_bounds():
 
 def test_a_server_that_was_restarted_counts_from_nothing():
     heard = seen().servers["s0"]
-    heard.take(DatedAnswer(11.0, 0.001, said("s0", 0.5, work(0))), 0.0)
+    heard.take(DatedAnswer(11.0, 0.001, description_of("s0", 0.5, work(0))), 0.0)
     assert heard.difference() is None
-    heard.take(DatedAnswer(12.0, 0.001, said("s0", 1.5, work(1))), 0.0)
+    heard.take(DatedAnswer(12.0, 0.001, description_of("s0", 1.5, work(1))), 0.0)
     seconds, _, last = heard.difference()
     assert (seconds, last.puts) == (1.0, 10)
 
@@ -173,7 +178,10 @@ def test_a_server_that_was_restarted_counts_from_nothing():
 def test_what_is_older_than_the_window_is_dropped():
     heard = seen().servers["s0"]
     heard.take(
-        DatedAnswer(20.0, 0.001, said("s0", 120.0, work(5, durations(*[0.002] * 99, 0.4)))), 9.0
+        DatedAnswer(
+            20.0, 0.001, description_of("s0", 120.0, work(5, durations(*[0.002] * 99, 0.4)))
+        ),
+        9.0,
     )
     assert [answer.at_s for answer in heard.answers] == [10.0, 20.0]
 
@@ -182,16 +190,16 @@ def test_a_release_that_counts_nothing_is_told_of_and_leaves_the_others_their_fi
     heard = seen()
     for name in ("s3", "s4"):
         heard.servers[name].answers = deque(
-            replace(answer, said=replace(answer.said, work=None))
+            replace(answer, description=replace(answer.description, work=None))
             for answer in heard.servers[name].answers
         )
     assert figures(heard)["operations"]["reads_per_s"] == pytest.approx(3 * 2.4 / C0.quorum_size)
-    shown = view(told(heard))
+    shown = view(figures_of(heard))
     assert "s3, s4: of an earlier release, which counts nothing" in shown
 
 
 def test_a_quiet_cluster():
-    shown = view(told(seen()))
+    shown = view(figures_of(seen()))
     assert "5 of 5 servers answer" in shown
     assert "EC n=5 k=3" in shown
     assert "1 more" in shown
@@ -206,7 +214,7 @@ def test_silent_servers_and_what_may_still_fail():
             12.0,
             "connection refused: is it running?",
         )
-    tree = told(heard)
+    tree = figures_of(heard)
     shown = view(tree)
     assert "s1 silent for 12 s: connection refused: is it running?" in shown
     assert "3 of 5 servers answer" in shown
@@ -226,9 +234,9 @@ def row_of(shown: str, server: str) -> int:
 def test_a_stopped_server_stays_in_its_row(columns):
     """Earlier versions showed a stopped server below all others, so the rows below it moved up."""
     heard = seen()
-    before = view(told(heard), columns)
+    before = view(figures_of(heard), columns)
     heard.servers["s1"].silent_s, heard.servers["s1"].why = 130.0, "connection refused"
-    after = view(told(heard), columns)
+    after = view(figures_of(heard), columns)
     for server in SERVERS:
         assert row_of(before, server.id) == row_of(after, server.id)
     assert after.splitlines()[row_of(after, "s1")].split() == ["s1", "silent", ">", "2", "min"]
@@ -239,7 +247,7 @@ def test_why_many_servers_are_silent_takes_three_lines_at_most():
     heard = seen()
     for server in SERVERS:
         heard.servers[server.id].silent_s, heard.servers[server.id].why = 2.0, f"why {server.id}"
-    shown = view(told(heard))
+    shown = view(figures_of(heard))
     assert [name for name in ("s0", "s1", "s2") if f"{name} silent for 2 s: why" in shown] == [
         "s0",
         "s1",
@@ -272,25 +280,25 @@ def test_wide_terminals_show_the_last_minutes():
     history = TopHistory(1.0)
     for look in range(100):
         noted = history.note({"reads_per_s": look * 10.0, "writes_per_s": 5.0} | TIMES)
-    shown = view(told(seen(), history=noted), 120, 30)
+    shown = view(figures_of(seen(), history=noted), 120, 30)
     assert "last 110 s  reads" in shown
     assert "▅▅▅▆▆▆▇▇▇███  at most 990/s" in shown
     assert "read p99" in shown
     assert "at most 12.0ms" in shown
-    assert "last" not in view(told(seen(), history=noted), 111, 30)
-    assert "last 5 min" in view(told(seen(), history=noted), 220, 30)
+    assert "last" not in view(figures_of(seen(), history=noted), 111, 30)
+    assert "last 5 min" in view(figures_of(seen(), history=noted), 220, 30)
     for columns in range(112, 240, 7):
         for rows in (ROWS_MIN, 20, 50):
-            view(told(seen(), history=noted), columns, rows)
+            view(figures_of(seen(), history=noted), columns, rows)
 
 
 def test_lines_have_stable_columns_that_a_program_can_split():
     heard = seen()
-    looks = [told(heard)]
+    looks = [figures_of(heard)]
     for id in ("s1", "s2"):
         heard.servers[id].silent_s = 9.0
-    looks.append(told(heard, moves=[{}]))
-    quiet = told(heard, operations=dict.fromkeys(looks[0]["operations"]), domains=[])
+    looks.append(figures_of(heard, moves=[{}]))
+    quiet = figures_of(heard, operations=dict.fromkeys(looks[0]["operations"]), domains=[])
     heads = header().split()
     rows = [dict(zip(heads, line(look).split(), strict=True)) for look in (*looks, quiet)]
     assert rows[0] == {
@@ -321,11 +329,11 @@ def test_a_full_disk_stops_writes_before_reads():
     heard = seen()
     last = heard.servers["s4"].answers[-1]
     heard.servers["s4"].answers[-1] = replace(
-        last, said=replace(last.said, stored=DiskUsage(1, 1, 0, 0, True))
+        last, description=replace(last.description, stored=DiskUsage(1, 1, 0, 0, True))
     )
-    domain = told(heard)["domains"][0]
+    domain = figures_of(heard)["domains"][0]
     assert (domain["reads_survive"], domain["writes_survive"]) == (1, 0)
-    assert "disk full" in view(told(heard))
+    assert "disk full" in view(figures_of(heard))
 
 
 def test_a_slow_server_is_marked():
@@ -355,7 +363,7 @@ def moving(arrived: int, begun=()) -> ObservedCluster:
 
 
 def test_a_move_tells_how_far_it_is_and_how_long_it_takes():
-    tree = told(moving(400, [(5.0, 200)]))
+    tree = figures_of(moving(400, [(5.0, 200)]))
     [move] = tree["moves"]
     assert (move["from"], move["to"], move["moved"], move["objects"]) == (0, 1, 400, 1000)
     assert (move["objects_per_s"], move["remaining_s"]) == (40.0, 15.0)
@@ -363,15 +371,15 @@ def test_a_move_tells_how_far_it_is_and_how_long_it_takes():
 
 
 def test_a_move_at_a_standstill_and_one_at_its_end():
-    assert "none arrives now" in view(told(moving(400, [(5.0, 400)])))
-    assert "to be finalized" in view(told(moving(1000, [(5.0, 400)])))
-    assert "0 of 1000, none arrives now" in view(told(moving(0)))
+    assert "none arrives now" in view(figures_of(moving(400, [(5.0, 400)])))
+    assert "to be finalized" in view(figures_of(moving(1000, [(5.0, 400)])))
+    assert "0 of 1000, none arrives now" in view(figures_of(moving(0)))
 
 
 def test_what_arrived_at_fewer_than_a_quorum_has_not_moved():
     heard = moving(400)
     heard.servers["s1"].hosted = heard.servers["s1"].hosted[:1]
-    assert told(heard)["moves"][0]["moved"] == 0
+    assert figures_of(heard)["moves"][0]["moved"] == 0
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (72, 14), (73, 15), (200, 60), (80, 14)])
@@ -386,7 +394,7 @@ def test_it_fits_whatever_there_is_to_show(columns, rows):
         "leader": None,
         "silent": silent,
     }
-    shown = view(told(heard, consensus=consensus, autopilot="watches " * 40), columns, rows)
+    shown = view(figures_of(heard, consensus=consensus, autopilot="watches " * 40), columns, rows)
     assert "c  " in shown
     assert "silent for" in shown
     assert "domain" in shown
@@ -399,19 +407,19 @@ def replace_server(heard: ObservedServer, silent: bool) -> ObservedServer:
 
 
 def test_more_columns_show_more():
-    assert "uptime" not in view(told(seen()))
-    assert "uptime" in view(told(seen()), columns=120)
+    assert "uptime" not in view(figures_of(seen()))
+    assert "uptime" in view(figures_of(seen()), columns=120)
 
 
 def test_names_cannot_write_to_the_terminal():
     heard = seen()
     heard.known.note(Configuration.abd(SERVERS[:3]).at("evil\x1b[2J\u202e", 0, C0.id), True)
     heard.servers["s0"].silent_s, heard.servers["s0"].why = 2.0, "\x1b]0;pwned\x07"
-    shown = view(told(heard, name="c\x1b[31m", autopilot="replacing \x1b[1m"), columns=150)
+    shown = view(figures_of(heard, name="c\x1b[31m", autopilot="replacing \x1b[1m"), columns=150)
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "evil" in shown
-    tree = told(heard)
+    tree = figures_of(heard)
     tree["servers"][0]["id"] = "s0 \x1b[2J,\n\u202e"
     printed = line(tree)
     assert printed.endswith("  s0???2J???")
@@ -422,7 +430,7 @@ def test_names_cannot_write_to_the_terminal():
     ("columns", "rows"), [(COLUMNS_MIN - 1, 24), (80, ROWS_MIN - 1), (20, 2), (1, 1)]
 )
 def test_a_terminal_that_is_too_small_is_told_so(columns, rows):
-    shown = lines(told(seen()), columns, rows)
+    shown = lines(figures_of(seen()), columns, rows)
     assert len(shown) <= rows
     assert all(len(line) <= columns for line in shown)
     assert columns < 30 or "q quits" in shown[1]
@@ -445,7 +453,7 @@ def test_work_is_counted_and_travels():
     traffic.count_batch([GetTag(1, C0.id, "a"), GetData(2, C0.id, "a", True)], [b"123"])
     traffic.count_turn([TagReply(1, None, None), DataReply(2, (), 0, None, None, None)], 0.003)
     traffic.count_waited(0.03, reads=1, writes=1)
-    description = said("s0", 1.0, traffic.work())
+    description = description_of("s0", 1.0, traffic.work())
     [again] = decode(encode([description]))
     assert again.work == traffic.work()
     assert (again.work.queries, again.work.fetches, again.work.puts, again.work.received_bytes) == (
@@ -491,13 +499,13 @@ def odd(bounds_s=REPLY_S_BUCKETS, counts=None) -> Durations:
     ],
 )
 def test_what_no_server_can_say_is_not_believed(told_by_it):
-    assert is_credible(said("s0", 100.0, work(1), stored=DiskUsage(2**30, 2**29)))
-    assert not is_credible(replace(said("s0", 100.0, work(1)), **told_by_it))
+    assert is_credible(description_of("s0", 100.0, work(1), stored=DiskUsage(2**30, 2**29)))
+    assert not is_credible(replace(description_of("s0", 100.0, work(1)), **told_by_it))
 
 
 def test_there_are_no_rates_from_counts_that_became_less_or_from_no_time():
     for uptime_s, later in ((110.0, work(1)), (100.0 + 1e-9, work(3))):
         heard = ObservedServer("10.0.0.0:7400", deque())
-        heard.take(DatedAnswer(0.0, 0.001, said("s0", 100.0, work(2))), 0.0)
-        heard.take(DatedAnswer(1.0, 0.001, said("s0", uptime_s, later)), 0.0)
+        heard.take(DatedAnswer(0.0, 0.001, description_of("s0", 100.0, work(2))), 0.0)
+        heard.take(DatedAnswer(1.0, 0.001, description_of("s0", uptime_s, later)), 0.0)
         assert heard.difference() is None

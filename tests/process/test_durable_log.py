@@ -36,10 +36,10 @@ def cluster(tmp_path: Path) -> Iterator[Cli]:
 class Servers:
     """Servers that are killed and started again, with the seconds of each restart.
 
-    ``told`` has figures for a person.
+    ``summary`` has figures for a person.
     """
 
-    told = ""
+    summary = ""
 
     def __init__(self, cluster: Cli) -> None:
         self.restarts_s: list[float] = []
@@ -66,16 +66,16 @@ class Servers:
     def start(self, id: str) -> None:
         begin_s = time.monotonic()
         command = python("-m", "ares", "server", self._cluster.settings.path, "--id", id)
-        with self.said(id).open("ab") as said:
+        with self.output_path(id).open("ab") as output:
             process = self._started[id] = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=said
+                command, stdout=subprocess.PIPE, stderr=output
             )
         assert process.stdout is not None
         assert b"READY" in process.stdout.readline()
         self.restarts_s.append(time.monotonic() - begin_s)
 
-    def said(self, id: str) -> Path:
-        return self._cluster.directory / f"{id}.said"
+    def output_path(self, id: str) -> Path:
+        return self._cluster.directory / f"{id}.out"
 
     def memory_mib(self, id: str) -> float:
         status = Path(f"/proc/{self.pid(id)}/status").read_text()
@@ -151,7 +151,7 @@ async def _appends_and_kills(cluster: Cli, servers: Servers) -> None:
 def test_a_log_takes_disk_and_no_memory_and_a_trim_gives_the_disk_back(cluster, servers, capsys):
     asyncio.run(_large_log(cluster, servers, LOG_MIB))
     with capsys.disabled():
-        sys.stdout.write(f"\n{LOG_MIB} MiB of log: {servers.told}\n")
+        sys.stdout.write(f"\n{LOG_MIB} MiB of log: {servers.summary}\n")
 
 
 async def _large_log(cluster: Cli, servers: Servers, mib: int) -> None:
@@ -180,7 +180,7 @@ async def _large_log(cluster: Cli, servers: Servers, mib: int) -> None:
             assert time.monotonic() < deadline_s, "the trim gave nothing back"
             await asyncio.sleep(0.1)
         assert await log.read(mib + 1) == b"after"
-        servers.told = (
+        servers.summary = (
             f"memory grew by {grown_mib:.0f} MiB, {restarted_mib:.0f} MiB after a restart of "
             f"{servers.restarts_s[-1]:.1f} s; {full_mib:.0f} MiB on a disk, "
             f"{servers.disk_mib('s1'):.0f} after the trim"
@@ -234,12 +234,12 @@ async def _rotten_log(cluster: Cli, servers: Servers) -> None:
             for position, entry in enumerate(entries):
                 assert await log.read(position) == entry
         assert await log.append(b"on") == len(entries)
-        assert "records of a log cannot be read" in servers.said("s1").read_text()
+        assert "records of a log cannot be read" in servers.output_path("s1").read_text()
         scrubbed = await asyncio.to_thread(
             partial(cluster.json, "scrub", "--server", "s1", status=1)
         )
         assert scrubbed["servers"]["s1"]["in_logs"] == 2
         assert (
             "of a log differs from the written data, and is not repaired"
-            in servers.said("s1").read_text()
+            in servers.output_path("s1").read_text()
         )

@@ -96,9 +96,9 @@ def test_a_reconfiguration_is_found_by_readers(cli: Cli, keys: dict[str, str]) -
 def test_a_key_is_made_listed_and_revoked_while_everything_runs(cli: Cli, tmp_path: Path) -> None:
     cli.ok("write", "key", stdin=b"value")
     secret = tmp_path / "bob.secret"
-    told = cli.ok("keys", "new", "bob", "--role", "read", "-o", secret).decode()
-    assert str(secret) in told
-    assert secret.read_text().strip() not in told
+    printed = cli.ok("keys", "new", "bob", "--role", "read", "-o", secret).decode()
+    assert str(secret) in printed
+    assert secret.read_text().strip() not in printed
     assert cli.ok("--key", secret, "read", "key") == b"value"
     cli.environment["ARES_KEY"] = str(secret)
     assert cli.ok("read", "key") == b"value"
@@ -164,7 +164,9 @@ def test_no_secret_is_in_sight(cli: Cli, keys: dict[str, str]) -> None:
     seen += [path.read_bytes() for path in cli.directory.glob("data/**/*") if path.is_file()]
     assert len(seen) > 2 * 7 + 7
     seen += [
-        told(address, page) for address in http_addresses(cli) for page in ("health", "metrics")
+        http_answer(address, page)
+        for address in http_addresses(cli)
+        for page in ("health", "metrics")
     ]
     assert not [
         secret for secret in secrets for text in seen if secret in text or bytes_of(secret) in text
@@ -176,7 +178,7 @@ def http_addresses(cli: Cli) -> list[str]:
     return [table["http"] for table in [*tables["server"], *tables["consensus"]]]
 
 
-def told(address: str, page: str) -> bytes:
+def http_answer(address: str, page: str) -> bytes:
     """Return a process's answer over HTTP."""
     with urllib.request.urlopen(f"http://{address}/{page}", timeout=10) as answer:
         body: bytes = answer.read()

@@ -94,8 +94,8 @@ def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
 
 
 def test_status_top_and_metrics_say_where_things_are(cli: Cli) -> None:
-    told = cli.ok("status", "--site", "rennes").decode()
-    assert "at site nantes, remote from rennes" in told
+    shown = cli.ok("status", "--site", "rennes").decode()
+    assert "at site nantes, remote from rennes" in shown
     assert (
         "remote"
         not in cli.ok("status", "--site", "nantes")
@@ -103,8 +103,11 @@ def test_status_top_and_metrics_say_where_things_are(cli: Cli) -> None:
         .partition("default:")[2]
         .partition("\n\n")[0]
     )
-    told = cli.json("status")
-    assert (told["servers"]["s5"]["site"], told["domains"][0]["site"]) == ("rennes", "nantes")
+    status = cli.json("status")
+    assert (status["servers"]["s5"]["site"], status["domains"][0]["site"]) == (
+        "rennes",
+        "nantes",
+    )
     seen = cli.json("top", "--once")
     assert {server["id"]: server["site"] for server in seen["servers"]}["s8"] == "lyon"
     assert seen["domains"][0]["site"] == "nantes"
@@ -211,10 +214,10 @@ def test_a_move_to_a_site_that_is_cut_off_says_what_stops(two_sites: Cli) -> Non
                     )
             for words in (("read", "k"), ("write", "k")):
                 cli.fails(1, *words, "--domain", "photos", "--timeout", "2")
-            told = cli.run("status").stdout.decode()
+            shown = cli.run("status").stdout.decode()
             assert (
                 "reads and writes fail until a quorum of its servers answers: s3, s4, s5 must"
-                in told
+                in shown
             )
 
     asyncio.run(move())
@@ -315,12 +318,12 @@ def piloted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
     cli = piloted
 
-    def told() -> dict[str, Any]:
+    def domain_status() -> dict[str, Any]:
         return {each["domain"]: each for each in cli.json("status")["domains"]}["photos"]
 
     def becomes(decision: str) -> dict[str, Any]:
         end = time.monotonic() + 120.0
-        while (seen := told())["follows_users"] is None or seen["follows_users"][
+        while (seen := domain_status())["follows_users"] is None or seen["follows_users"][
             "decision"
         ] != decision:
             assert time.monotonic() < end, seen
@@ -364,7 +367,7 @@ def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
         "follows_users": False,
     }
     end = time.monotonic() + 60.0
-    while told()["follows_users"] is not None:
+    while domain_status()["follows_users"] is not None:
         assert time.monotonic() < end
         time.sleep(0.5)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -54,7 +54,7 @@ class Twin:
         self.view = View(ClientId(7), configuration, Switches(), self.session.readiness)
         self.small = small_objects(self.session, self.view)
         self.ends, self.handles = [], []
-        self.told = 0
+        self.taken_ends = 0
 
     def start(self, kind, name, value, now):
         number = len(self.handles)
@@ -97,7 +97,7 @@ class Twin:
         tags = {name: (each.number, each.completed, each.writers) for name, each in taken.items()}
         servers = readiness.sent, readiness._heard, readiness.suspects, readiness.turn
         known = session.last_call, session.usual_round_s, session.busy, session.hints, servers
-        fresh, self.told = self.ends[self.told :], len(self.ends)
+        fresh, self.taken_ends = self.ends[self.taken_ends :], len(self.ends)
         late = sorted(
             end for end in fresh if "still waiting" in end[2]
         )  # reported at the same tick, in any order

@@ -18,7 +18,7 @@ from ares.reconfig.view import Switches, View
 from ares.registers.repair import bring_element
 from ares.replica.replica import Replica
 from ares.server.element_puller import ElementPuller
-from ares.testing.sim.asker import told
+from ares.testing.sim.asker import element_trouble
 
 IDENTITY = "{:032x}"
 
@@ -187,7 +187,7 @@ class ProtocolWorld:
                 "bringing",
                 self.now,
                 30.0,
-                lambda element, error: done(element, told(error)),
+                lambda element, error: done(element, element_trouble(error)),
             )
             self.collect(asker)
 

@@ -129,16 +129,16 @@ class PullingServer:
         server = servers(5)[0]
         self.replica = Replica(server.id, server.identity, self.source)
         assert self.replica.introduce(self.target) is None
-        self.fetches, self.told, self.fetch, self.crowded = [], [], None, False
+        self.fetches, self.answers, self.fetch, self.crowded = [], [], None, False
         self.bringing = ElementPuller(
             self.replica, self._put, self._respond, self._fetch, lambda: self.crowded
         )
 
     def _respond(self, sender, replies):
-        self.told.extend((sender, reply) for reply in replies)
+        self.answers.extend((sender, reply) for reply in replies)
 
     def _put(self, sender, put):
-        self.told.append((sender, self.replica.handle(put)))
+        self.answers.append((sender, self.replica.handle(put)))
 
     def _fetch(self, request, target, done):
         assert target == self.target
@@ -168,7 +168,7 @@ def test_a_version_is_fetched_once_for_all_that_ask_and_stored_as_if_put():
     ] * 3
     [(_, done)] = server.fetches
     done(server.element(), "")
-    assert server.told == [("mover", Ack(CallId(1), None)), ("another", Ack(CallId(2), None))]
+    assert server.answers == [("mover", Ack(CallId(1), None)), ("another", Ack(CallId(2), None))]
     assert server.ask(call=3) == Ack(CallId(3), None), "it is here"
     assert len(server.fetches) == 1
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_had_is_refused_and_asked_for_once_more_later():
     server = PullingServer()
     server.ask()
     server.fetches[0][1](None, "nobody has it")
-    [(_, reply)] = server.told
+    [(_, reply)] = server.answers
     assert isinstance(reply, Refused)
     assert reply.reason is Reason.NOT_BROUGHT
     assert reply.detail == "nobody has it"
@@ -189,7 +189,7 @@ def test_an_element_that_does_not_belong_here_is_refused_as_if_put():
     server = PullingServer()
     server.ask()
     server.fetches[0][1](server.element("another"), "")
-    assert server.told[0][1].reason is Reason.BAD_ELEMENT
+    assert server.answers[0][1].reason is Reason.BAD_ELEMENT
 
 
 def test_what_no_mover_asks_begins_nothing():
@@ -217,7 +217,7 @@ def test_what_is_fetched_at_once_and_what_waits_is_bounded():
     assert [reply.reason for reply in movers if reply is not None] == [Reason.NOT_BROUGHT]
     while server.fetches:
         server.fetches.pop()[1](None, "gone")
-    assert len(server.told) == PULLS_WAITING_MAX + PULL_SENDERS_MAX - 1, "each got its answer"
+    assert len(server.answers) == PULLS_WAITING_MAX + PULL_SENDERS_MAX - 1, "each got its answer"
 
 
 def test_fetches_that_are_refused_at_once_leave_no_slot_taken():
@@ -229,7 +229,7 @@ def test_fetches_that_are_refused_at_once_leave_no_slot_taken():
     for number in range(200):
         server.ask(f"o{number}")
     slow[0][1](None, "gone")
-    assert len(server.told) == 201
+    assert len(server.answers) == 201
     server.fetch = None
     server.ask("another")
     assert len(server.fetches) == 1

@@ -195,7 +195,7 @@ def put(object: str, number: int) -> PutData:
     )
 
 
-def says(hosting: ConfigurationState, object: str) -> bool:
+def is_preceding(hosting: ConfigurationState, object: str) -> bool:
     return hosting.get_data(GetData(CallId(2), ABD0.id, ObjectName(object), True)).preceding
 
 
@@ -203,11 +203,11 @@ def test_a_server_knows_what_it_had_when_it_heard_of_a_successor():
     hosting = ConfigurationState(ABD0, 0)
     hosting.put_data(put("a", 1))
     hosting.put_data(put("b", 1))
-    assert says(hosting, "a"), "it has heard of none"
+    assert is_preceding(hosting, "a"), "it has heard of none"
     hosting.install(NEXT)
     hosting.put_data(put("b", 2))
     hosting.put_data(put("c", 1))
-    assert [says(hosting, object) for object in "abc"] == [True, False, False]
+    assert [is_preceding(hosting, object) for object in "abc"] == [True, False, False]
 
 
 def test_the_request_that_brings_the_successor_finds_what_was_there():
@@ -216,7 +216,7 @@ def test_the_request_that_brings_the_successor_finds_what_was_there():
     assert (
         hosting.get_data(GetData(CallId(2), ABD0.id, KEY, True, successor=NEXT)).successor == NEXT
     )
-    assert says(hosting, "a")
+    assert is_preceding(hosting, "a")
 
 
 @pytest.mark.parametrize("heard", [False, True])
@@ -231,4 +231,4 @@ def test_a_restarted_server_says_nothing_of_the_order_that_it_does_not_know(hear
     if heard:
         hosting.install(NEXT)
     hosting.restored()
-    assert says(hosting, "a") is not heard
+    assert is_preceding(hosting, "a") is not heard

@@ -244,8 +244,8 @@ def test_hostile_names_stay_names(tmp_path):
         provenance={HOSTILE: [HOSTILE]},
     )
     page = page_of(imported(tmp_path, tmp_path / "runs"))
-    told = data_of(page)["runs"][0]
-    assert told["scenario"].startswith("</script><script>window.executed=1</script>")
+    run = data_of(page)["runs"][0]
+    assert run["scenario"].startswith("</script><script>window.executed=1</script>")
     assert "\\u003c/script>\\u003cscript>window.executed=1" in page
     assert not any(character in page for character in "\u202e\x00\x1b")
     assert len(page) < 200_000
@@ -386,7 +386,7 @@ def test_the_published_sample_is_a_page_of_less_than_five_megabytes_with_its_fig
         assert not any(share for at_s, share in shares if at_s > crash_s + 10)
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_report(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = ares_cli(["results", "report", *arguments])
     printed = capsys.readouterr()
     return status, printed.out, printed.err
@@ -398,10 +398,10 @@ def test_the_command_writes_the_page_wholly_or_not_at_all(tmp_path, database, ca
     (tmp_path / "other.db").write_text(
         "no database, but a text that is long enough to look like one\n" * 30
     )
-    status, _, error = told(capsys, str(tmp_path / "other.db"), "-o", str(output))
+    status, _, error = run_report(capsys, str(tmp_path / "other.db"), "-o", str(output))
     assert (status, output.read_text()) == (2, "before")
     assert "is no database of results" in error
-    status, printed, _ = told(capsys, str(database), "-o", str(output))
+    status, printed, _ = run_report(capsys, str(database), "-o", str(output))
     assert (status, printed) == (
         0,
         f"{output}: {output.stat().st_size / 1024:.1f} KiB; open it in a browser\n",
@@ -415,7 +415,7 @@ def test_an_interruption_says_that_nothing_was_written(tmp_path, database, capsy
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ares.results.page.render", interrupted)
-    status, printed, error = told(capsys, str(database), "-o", str(tmp_path / "report.html"))
+    status, printed, error = run_report(capsys, str(database), "-o", str(tmp_path / "report.html"))
     assert (status, printed, error) == (
         130,
         "",
@@ -437,7 +437,7 @@ def test_the_command_refuses_what_it_cannot_read_or_write(tmp_path, database, ca
         ((str(database), "-o", str(tmp_path / "no/x.html")), "there is no directory"),
         ((str(database), "-o", "/dev/full"), "No space left on device"),
     ):
-        status, printed, error = told(capsys, *arguments)
+        status, printed, error = run_report(capsys, *arguments)
         assert (status != 0, printed) == (True, ""), arguments
         assert expected in error
         assert "Traceback" not in error
@@ -449,7 +449,7 @@ def test_the_page_does_not_replace_its_database(tmp_path, database, capsys):
     (tmp_path / "link.html").symlink_to(copy)
     os.link(copy, tmp_path / "hard.html")
     for output in ("copy.db", "link.html", "hard.html"):
-        status, _, error = told(capsys, str(copy), "-o", str(tmp_path / output))
+        status, _, error = run_report(capsys, str(copy), "-o", str(tmp_path / output))
         assert (status, "is the database itself" in error) == (2, True)
         assert copy.read_bytes() == database.read_bytes()
 

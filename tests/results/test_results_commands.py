@@ -13,7 +13,7 @@ from tests.ports import free_addresses
 from tests.results.operation_logs import content, imported, own, rows, write
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+def run_results(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
     status = run([str(word) for word in words])
     said = capsys.readouterr()
     return status, said.out, said.err
@@ -35,7 +35,7 @@ def runs(tmp_path: Path) -> Path:
 def test_an_import_says_what_it_took_and_what_not(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, err = told(capsys, "results", "import", runs, "--into", tmp_path / "r.db")
+    status, out, err = run_results(capsys, "results", "import", runs, "--into", tmp_path / "r.db")
     assert (status, err) == (0, "")
     assert out.splitlines() == [
         "2 runs; 2 files had new lines: 3 operations, 0 events, 0 spans",
@@ -45,7 +45,9 @@ def test_an_import_says_what_it_took_and_what_not(
         "1 lines without an end:",
         f"  {runs}/second/w.log:2: the line has no end yet, and is read when it has",
     ]
-    status, out, _ = told(capsys, "results", "import", runs, "--into", tmp_path / "r.db", "--json")
+    status, out, _ = run_results(
+        capsys, "results", "import", runs, "--into", tmp_path / "r.db", "--json"
+    )
     assert (status, json.loads(out)["operations"], json.loads(out)["unfinished"]["count"]) == (
         0,
         0,
@@ -64,7 +66,7 @@ def test_a_summary_for_people_for_tables_and_for_programs(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     imported(tmp_path / "r.db", runs)
-    status, out, _ = told(capsys, "results", "summary", tmp_path / "r.db")
+    status, out, _ = run_results(capsys, "results", "summary", tmp_path / "r.db")
     assert status == 0
     assert [line.split() for line in out.splitlines()] == [
         [
@@ -92,7 +94,7 @@ def test_a_summary_for_people_for_tables_and_for_programs(
         ),
         *([], ["second"], ["second", "put", "1", "1", "0", *["250.000"] * 4, "4.000"]),
     ]
-    _, out, _ = told(capsys, "results", "summary", tmp_path / "r.db", "--csv")
+    _, out, _ = run_results(capsys, "results", "summary", tmp_path / "r.db", "--csv")
     assert [
         (row["run_dir"], row["op"], row["p99_s"]) for row in csv.DictReader(out.splitlines())
     ] == [
@@ -102,9 +104,9 @@ def test_a_summary_for_people_for_tables_and_for_programs(
             (f"{runs}/second", "put", "0.250000000"),
         ),
     ]
-    _, out, _ = told(capsys, "results", "summary", tmp_path / "r.db", "--json")
+    _, out, _ = run_results(capsys, "results", "summary", tmp_path / "r.db", "--json")
     assert [row["scenario"] for row in json.loads(out)] == ["first", "first", "second"]
-    assert told(capsys, "results", "summary", tmp_path / "r.db", "--json", "--csv")[0] == 2
+    assert run_results(capsys, "results", "summary", tmp_path / "r.db", "--json", "--csv")[0] == 2
 
 
 def test_what_is_no_database_of_results_is_refused(
@@ -131,10 +133,12 @@ def test_what_is_no_database_of_results_is_refused(
     }
     for name, why in said.items():
         before = (tmp_path / name).read_bytes() if (tmp_path / name).exists() else None
-        status, _, err = told(capsys, "results", "summary", tmp_path / name)
+        status, _, err = run_results(capsys, "results", "summary", tmp_path / name)
         assert (status, why in err) == (2, True), err
         if name not in ("absent.db", "empty.db"):
-            status, _, err = told(capsys, "results", "import", runs, "--into", tmp_path / name)
+            status, _, err = run_results(
+                capsys, "results", "import", runs, "--into", tmp_path / name
+            )
             assert (status, why in err, (tmp_path / name).read_bytes() == before) == (
                 2,
                 True,
@@ -150,12 +154,16 @@ def test_directories_that_have_nothing_to_import(
         (tmp_path / "empty", "no operation logs in"),
         (tmp_path / "absent", "is not a directory"),
     ):
-        status, _, err = told(capsys, "results", "import", directory, "--into", tmp_path / "r.db")
+        status, _, err = run_results(
+            capsys, "results", "import", directory, "--into", tmp_path / "r.db"
+        )
         assert (status, why in err, (tmp_path / "r.db").exists()) == (2, True, False)
-    status, _, err = told(capsys, "results", "import", tmp_path / "empty", "--into", tmp_path)
+    status, _, err = run_results(
+        capsys, "results", "import", tmp_path / "empty", "--into", tmp_path
+    )
     assert (status, "is a directory" in err) == (2, True)
     (tmp_path / "empty" / "run.json").write_text("{}")
-    status, _, err = told(
+    status, _, err = run_results(
         capsys,
         "results",
         "import",
@@ -176,11 +184,11 @@ def test_a_locked_database_is_told_and_keeps_what_it_had(
     before = content(tmp_path / "r.db")
     other = sqlite3.connect(tmp_path / "r.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    status, _, err = told(capsys, "results", "import", runs, "--into", tmp_path / "r.db")
+    status, _, err = run_results(capsys, "results", "import", runs, "--into", tmp_path / "r.db")
     assert (status, "another program is using" in err) == (1, True)
     other.close()
     assert content(tmp_path / "r.db") == before
-    assert told(capsys, "results", "import", runs, "--into", tmp_path / "r.db")[0] == 0
+    assert run_results(capsys, "results", "import", runs, "--into", tmp_path / "r.db")[0] == 0
 
 
 def test_a_full_disk_is_told_and_the_next_import_goes_on(
@@ -201,7 +209,7 @@ def test_a_full_disk_is_told_and_the_next_import_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", small)
-        status, _, err = told(
+        status, _, err = run_results(
             capsys, "results", "import", tmp_path / "runs", "--into", tmp_path / "r.db"
         )
     assert (status, "the disk is full; the part imported before is kept" in err) == (1, True)
@@ -217,7 +225,7 @@ def test_an_import_is_told_when_sending_fails(
         "influxdb_client", reason="pip install 'ares-storage[results]' has what this needs"
     )
     url = f"http://{free_addresses(1)[0]}"
-    status, out, err = told(
+    status, out, err = run_results(
         capsys, "results", "import", runs, "--into", tmp_path / "r.db", "--influx", url
     )
     assert (

@@ -109,7 +109,7 @@ class LogOnDisk:
     def state(self):
         return self.hosted.node.state
 
-    def tell(self, fact):
+    def record_fact(self, fact):
         self.hosted.node._record(fact)
         self.facts.append(fact)
         before = len(self.hosted.standings)
@@ -122,7 +122,7 @@ class LogOnDisk:
 
     def stored(self, count, now):
         """Learn that the first `count` facts of the node are durable."""
-        self.durable = max(self.durable, len(self.facts) - (self.hosted.node.told - count))
+        self.durable = max(self.durable, len(self.facts) - (self.hosted.node.fact_count - count))
 
     def sync(self):
         while self.background.jobs:
@@ -192,7 +192,7 @@ class LogOnDisk:
 
     def take(self):
         if self.live is not None:
-            self.tell(
+            self.record_fact(
                 RecordsTaken(
                     self.live.configuration.id,
                     self.row(self.live.length, self.rng.choice([1, 1, 3])),
@@ -214,7 +214,7 @@ class LogOnDisk:
                         LogRecord(first, record.client, record.number, record.lowest, entries)
                     )
                     first = records[-1].end
-            self.tell(PieceFetched(tuple(records)))
+            self.record_fact(PieceFetched(tuple(records)))
 
     def settle(self):
         """Commit more entries."""
@@ -228,11 +228,11 @@ class LogOnDisk:
     def trim(self):
         upto = self.live.committed if self.live is not None else self.state.base_upto
         if upto > self.state.trimmed:
-            self.tell(LogTrimmed(self.rng.randint(self.state.trimmed + 1, upto)))
+            self.record_fact(LogTrimmed(self.rng.randint(self.state.trimmed + 1, upto)))
 
     def seal(self):
         if self.live is not None and self.rng.random() < 0.3:
-            self.tell(ChainSealed(self.live.configuration.id))
+            self.record_fact(ChainSealed(self.live.configuration.id))
 
     def move(self):
         """Point to the next chain, which starts at a possible end of the last.
@@ -241,7 +241,7 @@ class LogOnDisk:
         """
         last = max(self.state.chains, default=None)
         if last is None:
-            self.tell(ChainsKnown((chain(0, 0, MEMBERS[0]),)))
+            self.record_fact(ChainsKnown((chain(0, 0, MEMBERS[0]),)))
             return
         chains, rng = self.state.chains, self.rng
         segment = self.state.segments.get(chains[last].id)
@@ -253,10 +253,10 @@ class LogOnDisk:
             end = rng.choice([segment.committed, segment.length, segment.length + 4, *ends])
         following = chain(last + 1, end, rng.choice(MEMBERS))
         if segment is not None:
-            self.tell(
+            self.record_fact(
                 ChainPointed(segment.configuration.id, Successor(following, Status.PENDING), False)
             )
-        self.tell(ChainsKnown((following,)))
+        self.record_fact(ChainsKnown((following,)))
 
     def collect(self):
         """Collect all chains before the last, if this server can.
@@ -269,7 +269,7 @@ class LogOnDisk:
         successor = Successor(self.state.chains[last], Status.FINALIZED)
         for segment in list(self.state.segments.values()):
             if segment.configuration.index < last and not segment.collected:
-                self.tell(ChainPointed(segment.configuration.id, successor, True))
+                self.record_fact(ChainPointed(segment.configuration.id, successor, True))
 
 
 def plain(facts):

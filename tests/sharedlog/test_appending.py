@@ -14,7 +14,7 @@ C0 = chain()
 
 
 class Client:
-    """An appender; ``told`` has the outcomes of its appends, in order.
+    """An appender; ``results`` has the outcomes of its appends, in order.
 
     An append leaves at once, unless it is ``together`` with the next.
     """
@@ -22,7 +22,7 @@ class Client:
     def __init__(self) -> None:
         self.ids = iter(range(1, 100))
         self.appender = Appender(self.new(), C0, self.new)
-        self.told = []
+        self.results = []
         self.outbox = []
 
     def new(self) -> ClientId:
@@ -30,7 +30,7 @@ class Client:
 
     def append(self, *entries, at=None, now=0.0, timeout_s=10.0, together=False):
         self.appender.submit(
-            lambda position, error: self.told.append(error or position),
+            lambda position, error: self.results.append(error or position),
             now,
             entries or (b"x",),
             at,
@@ -71,7 +71,7 @@ def test_many_are_in_flight_and_their_answers_come_in_any_order(client):
     client.append()
     (fifth,) = client.sent()
     assert (fifth.number, fifth.lowest, fifth.since) == (5, 3, 0)
-    assert client.told == [8, 7]
+    assert client.results == [8, 7]
 
 
 def test_what_is_called_before_anything_leaves_is_one_append_and_each_caller_gets_its_position(
@@ -85,7 +85,7 @@ def test_what_is_called_before_anything_leaves_is_one_append_and_each_caller_get
     client.append(b"e")
     (second,) = client.sent()
     client.answer(first, AppendOutcome.DONE, 7)
-    assert client.told == [7, 8, 10]
+    assert client.results == [7, 8, 10]
     client.appender.tick(APPEND_RESEND_S)
     (copy,) = client.sent()
     assert (copy.number, copy.entries) == (second.number, (b"e",))
@@ -109,18 +109,18 @@ def test_those_that_went_together_share_their_fate_with_an_error_each(client):
     client.append(together=True, timeout_s=5)
     client.append(timeout_s=1)
     client.appender.tick(2.0)
-    assert [type(each) for each in client.told] == [AppendUncertain] * 2
-    assert client.told[0] is not client.told[1]
+    assert [type(each) for each in client.results] == [AppendUncertain] * 2
+    assert client.results[0] is not client.results[1]
 
 
 def test_an_answer_to_an_append_that_was_not_sent_is_none(client):
     client.append(together=True)
     client.appender.receive(Appended(call(), 1, AppendOutcome.DONE, 5, None), 0.0)
-    assert client.told == []
+    assert client.results == []
     client.append()
     (append,) = client.sent()
     client.answer(append, AppendOutcome.DONE, 7)
-    assert client.told == [7, 8]
+    assert client.results == [7, 8]
 
 
 def test_a_conditional_append_is_not_together_with_others(client):
@@ -159,13 +159,13 @@ def test_a_conditional_append_goes_alone_and_not_beyond_what_is_known(client):
     assert (conditional.number, conditional.at) == (2, 1)
     client.answer(conditional, AppendOutcome.TAKEN, 5)
     assert [each.number for each in client.sent()] == [3]
-    assert isinstance(client.told[1], PositionTaken)
+    assert isinstance(client.results[1], PositionTaken)
     client.append(at=9)
     assert not client.appender.wants_tail
     client.appender.receive(Appended(call(), 3, AppendOutcome.DONE, 5, None), 0.0)
     assert client.appender.wants_tail
     client.appender.tail_known(7, 0.0)
-    assert (client.told[-1].position, client.told[-1].tail) == (9, 7)
+    assert (client.results[-1].position, client.results[-1].tail) == (9, 7)
     assert client.sent() == []
 
 
@@ -181,8 +181,8 @@ def test_a_number_that_was_sent_once_goes_on_and_one_sent_twice_is_uncertain(cli
     client.append(timeout_s=99)
     client.sent()
     client.answer(copies[1], AppendOutcome.UNCERTAIN, 9)
-    assert [type(each) for each in client.told] == [AppendUncertain] * 3
-    assert all(each.may_have_taken_effect for each in client.told)
+    assert [type(each) for each in client.results] == [AppendUncertain] * 3
+    assert all(each.may_have_taken_effect for each in client.results)
     client.append()
     (fresh,) = client.sent()
     assert (fresh.client, fresh.number, fresh.lowest) == (2, 4, 4), (
@@ -205,8 +205,8 @@ def test_what_takes_too_long_is_uncertain_if_it_was_sent(client):
     client.append(timeout_s=1)
     client.append(at=0, timeout_s=1)
     client.appender.tick(2.0)
-    assert [type(each) for each in client.told] == [Unavailable, AppendUncertain]
-    assert not client.told[0].may_have_taken_effect
+    assert [type(each) for each in client.results] == [Unavailable, AppendUncertain]
+    assert not client.results[0].may_have_taken_effect
 
 
 def test_bad_input_is_told_at_once(client):

@@ -35,15 +35,20 @@ ENTRY = 1000 * b"x"
 class FullServer:
     """A server of a log, on a disk with room for some places.
 
-    ``told`` has the sent messages, with receivers.
+    ``messages`` has the sent messages, with receivers.
     """
 
     def __init__(self, room, servers):
-        self.disk, self.later, self.failures, self.told = ModelDisk(random.Random(1)), [], [], []
+        self.disk, self.later, self.failures, self.messages = (
+            ModelDisk(random.Random(1)),
+            [],
+            [],
+            [],
+        )
         self.disk.room = room
         self.background = InTime()
         self.chain = chain(0, 0, servers)
-        links = SimLinks(lambda server, messages: self.told.extend(messages))
+        links = SimLinks(lambda server, messages: self.messages.extend(messages))
         self.logs = HostedLogs(
             LogsParts(
                 "s0",
@@ -60,7 +65,7 @@ class FullServer:
         self.ask(Introduce(call(), self.chain))
 
     def respond(self, sender, messages):
-        self.told.extend(messages)
+        self.messages.extend(messages)
 
     def call_soon(self, callback):
         self.later.append(callback)
@@ -79,7 +84,7 @@ class FullServer:
         return SegmentJournal(Path("log"), OWNER, self.background, disk, PLACE_BYTES)
 
     def ask(self, *messages):
-        self.told.clear()
+        self.messages.clear()
         for message in messages:
             self.logs.handle(("client",), message)
         while self.later or self.background.jobs:
@@ -88,7 +93,7 @@ class FullServer:
             if self.background.jobs:
                 self.background.step()
         assert not self.failures
-        return list(self.told)
+        return list(self.messages)
 
     def append(self, number):
         return self.ask(

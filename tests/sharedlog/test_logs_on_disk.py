@@ -59,7 +59,7 @@ def test_facts_about_a_chain_that_nothing_introduced_are_damage(told, chains):
     """A start is refused in words; it was a KeyError."""
     log = LogOnDisk(1)
     if chains:
-        log.tell(ChainsKnown(chains))
+        log.record_fact(ChainsKnown(chains))
     log.hosted._put(log.journal, told)
     log.commit()
     log.sync()
@@ -78,10 +78,10 @@ def test_a_control_with_standings_before_what_they_tell_ends_in_a_violation():
 def of(count, bytes):
     """Make a log of `count` records with a single entry each."""
     log = LogOnDisk(1)
-    log.tell(ChainsKnown((chain(),)))
+    log.record_fact(ChainsKnown((chain(),)))
     for number in range(count):
         record = LogRecord(number, ClientId(1), number + 1, number + 1, (bytes * b"x",))
-        log.tell(RecordsTaken(log.live.configuration.id, (record,)))
+        log.record_fact(RecordsTaken(log.live.configuration.id, (record,)))
         log.sync()
     return log
 
@@ -92,7 +92,7 @@ def test_a_trim_gives_back_its_places_at_once_however_many_and_however_large_its
     log = of(400, bytes)
     before = len(log.journal.places())
     assert before > 40
-    log.tell(LogTrimmed(400))
+    log.record_fact(LogTrimmed(400))
     log.sync()
     places = len(log.journal.places())
     assert places <= before // DISCARDED_MAX + 1, (
@@ -119,7 +119,7 @@ def test_memory_keeps_what_is_in_the_newest_places_only():
     for upto in range(200):
         log.live.settled(upto)
         record = LogRecord(200 + upto, ClientId(1), 201 + upto, 201 + upto, (b"x",))
-        log.tell(RecordsTaken(log.live.configuration.id, (record,)))
+        log.record_fact(RecordsTaken(log.live.configuration.id, (record,)))
         log.sync()
     log.start()
     assert log.live.committed > 150

@@ -51,7 +51,7 @@ def append(of, number, entry, lowest, since, client=CLIENT):
     return Append(call(number), of.id, client, number, lowest, since, (entry,))
 
 
-def told(messages):
+def outcomes(messages):
     return [
         (message.outcome, message.position) for message in messages if isinstance(message, Appended)
     ]
@@ -72,7 +72,7 @@ def sealed_looks():
         nodes.hand(name, Seal(call(), C0.id))
     nodes.run(without=NAMES)
     nodes.hand("s0", WriteConfig(call(), C0.id, Successor(chain(1, 1, APART), Status.PENDING)))
-    assert (AppendOutcome.DONE, 0) in told(nodes.run(without=NAMES))
+    assert (AppendOutcome.DONE, 0) in outcomes(nodes.run(without=NAMES))
     for name in ("s1", "s2"):
         nodes.hand(name, Look(call(), C0.id))
     return [message for message in nodes.run(without=NAMES) if isinstance(message, LookDone)]
@@ -92,7 +92,7 @@ def test_control_sealed_nodes_say_that_an_acknowledged_append_is_not_there():
 # -- evidence of the tail alone --------------------------------------------------------------------
 
 
-def tail_by_one_who_knows_the_first_chain():
+def tail_by_a_client_of_the_first_chain():
     """Return the tail position for a client that knows the first chain.
 
     The tail of the first chain was cut off when the chain was sealed, and the next chain has a new
@@ -107,17 +107,17 @@ def tail_by_one_who_knows_the_first_chain():
     for name in APART:
         log.nodes.hand(name, Introduce(NO_CALL, c1, (C0,)))
     log.nodes.hand("s3", append(c1, 1, b"y", 1, 1, OTHER))
-    assert (AppendOutcome.DONE, 1) in told(log.nodes.run())
+    assert (AppendOutcome.DONE, 1) in outcomes(log.nodes.run())
     return log.do(log.session.operations.tail())
 
 
 def test_a_majority_tells_of_the_new_chain():
-    assert tail_by_one_who_knows_the_first_chain() == 2
+    assert tail_by_a_client_of_the_first_chain() == 2
 
 
 def test_control_the_tail_of_a_sealed_chain_tells_an_old_end():
     with evidence_of_the_tail_alone():
-        assert tail_by_one_who_knows_the_first_chain() == 1
+        assert tail_by_a_client_of_the_first_chain() == 1
 
 
 # -- a later start ---------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def second_try_of_what_was_cut():
     nodes.hand("s3", append(c1, 1, b"y", 1, 1, OTHER), sender="other")
     nodes.run()
     nodes.hand("s3", append(c1, 2, b"again", 1, 0))
-    answers = [answer for answer in told(nodes.run()) if answer[0] is not AppendOutcome.SEALED]
+    answers = [answer for answer in outcomes(nodes.run()) if answer[0] is not AppendOutcome.SEALED]
     nodes.hand("s5", ReadLog(call(), c1.id, answers[0][1]))
     return answers, nodes.run()[-1].entries
 
@@ -200,11 +200,11 @@ def second_try_of_what_was_trimmed():
         nodes.hand(name, Introduce(NO_CALL, c1, (C0,)))
     nodes.hand("s3", append(c1, 2, b"2", 2, 1))
     nodes.hand("s3", append(c1, 3, b"o", 3, 3, OTHER), sender="other")
-    assert (AppendOutcome.DONE, 4) in told(nodes.run())
+    assert (AppendOutcome.DONE, 4) in outcomes(nodes.run())
     nodes.hand("s3", Trim(call(), c1.id, 5), sender="other")
     nodes.run()
     nodes.hand("s3", append(c1, 2, b"2", 2, 1))
-    return told(nodes.run())
+    return outcomes(nodes.run())
 
 
 def test_what_was_trimmed_is_uncertain_and_nobody_asks_further_down():

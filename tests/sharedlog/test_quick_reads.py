@@ -13,15 +13,15 @@ from .chains import call
 
 
 class Reader(ClientLog):
-    """A reader; ``told`` has the results in the order of their ends."""
+    """A reader; ``results`` has the results in the order of their ends."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told = {}
+        self.results = {}
 
     def read(self, first, upto=None, timeout_s=5.0, uncommitted=False):
         def done(result, error):
-            self.told[first, upto] = result if error is None else error
+            self.results[first, upto] = result if error is None else error
 
         self.session.reads.ask(
             done, self.nodes.now, first, upto, timeout_s, ReadOptions(False, uncommitted)
@@ -49,7 +49,12 @@ def test_many_go_in_one_request_and_each_gets_its_own(reader):
         reader.read(position)
     reader.read(2, 3)
     reader.go_on()
-    assert reader.told == {(4, None): b"4", (0, None): b"0", (7, None): b"7", (2, 3): [(2, b"2")]}
+    assert reader.results == {
+        (4, None): b"4",
+        (0, None): b"0",
+        (7, None): b"7",
+        (2, 3): [(2, b"2")],
+    }
     assert [message.positions for _, message in reader.asked if isinstance(message, ReadEach)] == [
         (4, 0, 7, 4, 2)
     ]
@@ -60,9 +65,9 @@ def test_what_is_not_there_is_told_as_ever_and_the_others_do_not_wait_for_it(rea
     for position in (1, 3, 99):
         reader.read(position)
     reader.go_on()
-    assert reader.told[3, None] == b"3"
-    assert isinstance(reader.told[1, None], Trimmed)
-    assert isinstance(reader.told[99, None], NotWritten)
+    assert reader.results[3, None] == b"3"
+    assert isinstance(reader.results[1, None], Trimmed)
+    assert isinstance(reader.results[99, None], NotWritten)
 
 
 def test_ranges_go_alone_and_requests_are_bounded(reader):
@@ -99,9 +104,9 @@ def test_an_answer_that_does_not_fit_is_none(reader, answer):
         ],
         reader.nodes.now,
     )
-    assert reader.told == {}
+    assert reader.results == {}
     reader.go_on()
-    assert reader.told == {(0, None): b"0", (1, None): b"1"}
+    assert reader.results == {(0, None): b"0", (1, None): b"1"}
 
 
 def test_a_silent_server_is_left_and_a_closed_connection_ends_all(reader):
@@ -112,12 +117,12 @@ def test_a_silent_server_is_left_and_a_closed_connection_ends_all(reader):
     reader.nodes.now += 2.0
     reader.session.tick(reader.nodes.now)
     reader.go_on()
-    assert reader.told == {(0, None): b"0", (1, None): b"1"}
-    reader.told.clear()
+    assert reader.results == {(0, None): b"0", (1, None): b"1"}
+    reader.results.clear()
     reader.read(0)
     reader.read(1)
     reader.session.close(ConnectionClosed)
-    assert {type(error) for error in reader.told.values()} == {ConnectionClosed}
+    assert {type(error) for error in reader.results.values()} == {ConnectionClosed}
 
 
 def test_a_node_answers_what_it_may_show_and_says_nothing_about_the_rest(reader):
@@ -137,7 +142,7 @@ def test_a_dirty_one_is_asked_for_once_more_and_the_others_do_not_wait(reader):
     reader.read(0)
     reader.read(7)
     reader.go_on()
-    assert reader.told == {(0, None): b"0", (7, None): b"7"}
+    assert reader.results == {(0, None): b"0", (7, None): b"7"}
 
 
 def test_uncommitted_ones_do_not_wait_and_go_in_requests_of_their_own(reader):
@@ -149,7 +154,7 @@ def test_uncommitted_ones_do_not_wait_and_go_in_requests_of_their_own(reader):
     reader.read(1)
     reader.step()
     reader.step()
-    assert reader.told == {(0, None): b"0", (6, None): b"6", (7, None): b"7", (1, None): b"1"}
+    assert reader.results == {(0, None): b"0", (6, None): b"6", (7, None): b"7", (1, None): b"1"}
     assert sorted(len(getattr(message, "positions", "1")) for _, message in reader.asked) == [1, 3]
 
 
@@ -183,7 +188,7 @@ def test_nobody_joins_a_request_that_ended_before_it_was_sent(reader):
     reader.session.tick(reader.nodes.now)
     reader.read(1)
     reader.go_on()
-    assert reader.told[1, None] == b"1"
+    assert reader.results[1, None] == b"1"
 
 
 def test_the_bytes_of_an_answer_are_bounded(reader, monkeypatch):

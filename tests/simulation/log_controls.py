@@ -45,7 +45,9 @@ def end_of_a_node_that_was_not_sealed() -> Any:
 
     def seal(self: LogNode, sender: Any, request: Any) -> None:
         segment = self._segment(request)
-        self._send(sender, SealDone(request.call, segment.length, segment.successor), self.told)
+        self._send(
+            sender, SealDone(request.call, segment.length, segment.successor), self.fact_count
+        )
 
     return together(
         patch.object(LogNode, "seal", seal),
@@ -154,7 +156,7 @@ def a_collected_node_that_forgets_its_seal() -> Any:
             if isinstance(fact, ChainPointed) and fact.collected
         }
         restore(self, [fact for fact in known if getattr(fact, "configuration", None) not in gone])
-        self.told = self._stored = len(known)
+        self.fact_count = self._stored = len(known)
 
     return patch.object(LogNode, "restore", forgetful)
 

@@ -167,7 +167,7 @@ def test_the_standard_variables_win_over_the_cluster_file(variables, expected):
 
 
 @pytest.mark.parametrize(
-    ("variables", "expected", "told"),
+    ("variables", "expected", "warning"),
     [
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, TracingSettings(), "OTEL_TRACES_EXPORTER: 'zipkin'"),
         (
@@ -192,9 +192,9 @@ def test_the_standard_variables_win_over_the_cluster_file(variables, expected):
         ),
     ],
 )
-def test_variables_for_other_programs_stop_nothing(variables, expected, told, caplog):
+def test_variables_for_other_programs_stop_nothing(variables, expected, warning, caplog):
     assert tracing_of(TracingSettings(), variables) == expected
-    assert told in caplog.text
+    assert warning in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def otlp(*spans: dict[str, object]) -> bytes:
     )
 
 
-def told(name: str, **value: object) -> dict[str, object]:
+def attribute(name: str, **value: object) -> dict[str, object]:
     return {"key": name, "value": value}
 
 
@@ -302,21 +302,26 @@ ODD = {
     "no times": [
         {
             "spanId": "aa",
-            "attributes": [told("ares.quorum", arrayValue={"values": [{"stringValue": "s0"}]})],
+            "attributes": [
+                attribute("ares.quorum", arrayValue={"values": [{"stringValue": "s0"}]})
+            ],
         }
     ],
     "odd numbers": [
         {
             "spanId": "aa",
             "name": "CommunicationLatency",
-            "attributes": [told("ares.needed", stringValue="x"), told("ares.asked", intValue=1)],
+            "attributes": [
+                attribute("ares.needed", stringValue="x"),
+                attribute("ares.asked", intValue=1),
+            ],
         },
     ],
     "no quorum": [
         {
             "spanId": "aa",
             "name": "CommunicationLatency",
-            "attributes": [told("ares.needed", intValue="0")],
+            "attributes": [attribute("ares.needed", intValue="0")],
         }
     ],
     "ended before it began": [{"spanId": "aa", "startTimeUnixNano": "9", "endTimeUnixNano": "1"}],
@@ -386,9 +391,9 @@ def test_a_tree_shows_when_and_says_where_the_time_went():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "written"),
     [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity"), (0.5, 0.5)],
 )
-def test_a_number_that_json_has_not_is_told_as_otlp_does(value, told):
+def test_a_number_that_json_has_not_is_told_as_otlp_does(value, written):
     span = Span("x", b"t" * 16, b"s" * 8, b"", 1, 2, CLIENT_KIND, {"a": value})
-    assert as_otlp(span)["attributes"] == [{"key": "a", "value": {"doubleValue": told}}]
+    assert as_otlp(span)["attributes"] == [{"key": "a", "value": {"doubleValue": written}}]

@@ -138,9 +138,9 @@ def test_an_unknown_client_is_told() -> None:
     initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
     with pytest.raises(NotAdmitted) as refused:
         server.hear(initiate)
-    with pytest.raises(TurnedAway) as told:
+    with pytest.raises(TurnedAway) as turned_away:
         client.hear(refused.value.answer)
-    assert told.value.code == "400"
+    assert turned_away.value.code == "400"
     assert not server.incoming.ready
     assert not client.incoming.ready
 
@@ -164,7 +164,7 @@ def test_a_server_key_that_is_no_key_is_refused() -> None:
         client_of(server_key="00" * 32).handshake.opening()
 
 
-def told(change: Callable[[CurveClient], None]) -> str:
+def refusal_reason(change: Callable[[CurveClient], None]) -> str:
     """Return why the server hangs up on a client with this fault after HELLO."""
     asked: list[str] = []
     client, server = client_of(), server_of(lambda key: bool(asked.append(key)) or True)
@@ -181,17 +181,17 @@ def told(change: Callable[[CurveClient], None]) -> str:
 def test_nobody_can_show_a_key_that_is_not_his() -> None:
     claimed = SecretKey(STRANGER.secret)
     claimed.public = CLIENT.public
-    assert "a key that the client does not own" in told(
+    assert "a key that the client does not own" in refusal_reason(
         lambda client: setattr(client, "_secret", claimed)
     )
 
 
 def test_a_vouch_holds_for_one_server_and_one_connection() -> None:
     """Otherwise a server could use a client's vouch to connect elsewhere as that client."""
-    assert "a vouch for another connection" in told(
+    assert "a vouch for another connection" in refusal_reason(
         lambda client: setattr(client, "_server", bytes.fromhex(STRANGER.public))
     )
-    assert "a vouch for another connection" in told(
+    assert "a vouch for another connection" in refusal_reason(
         lambda client: setattr(client, "_public", bytes.fromhex(STRANGER.public))
     )
 

@@ -133,15 +133,15 @@ BAD_METADATA = {
 """Invalid metadata by the grammar of RFC 37, after valid properties."""
 
 
-@pytest.mark.parametrize("said", BAD_METADATA.values(), ids=BAD_METADATA)
+@pytest.mark.parametrize("metadata", BAD_METADATA.values(), ids=BAD_METADATA)
 @pytest.mark.parametrize("kind", [ROUTER, DEALER])
-def test_what_is_no_metadata_ends_the_handshake(kind: bytes, said: bytes) -> None:
+def test_what_is_no_metadata_ends_the_handshake(kind: bytes, metadata: bytes) -> None:
     side = incoming(kind)
     with pytest.raises(NotZmtp, match="propert"):
         feed(
             side,
             greeting(b"NULL")
-            + framed(b"\x05READY" + properties(DEALER if kind == ROUTER else ROUTER) + said),
+            + framed(b"\x05READY" + properties(DEALER if kind == ROUTER else ROUTER) + metadata),
         )
     assert not side.ready
 
@@ -149,13 +149,14 @@ def test_what_is_no_metadata_ends_the_handshake(kind: bytes, said: bytes) -> Non
 def test_metadata_is_what_the_grammar_says() -> None:
     """Names have 1 to 255 characters, without case; values may be empty."""
     longest = b"aZ09-_.+" * 31 + b"x" * 7
-    said = b"\x01X" + bytes(4) + b"\xff" + longest + b"\x00\x00\x01\x00" + bytes(256)
-    assert parsed(said) == {b"x": b"", longest.lower(): bytes(256)}
+    metadata = b"\x01X" + bytes(4) + b"\xff" + longest + b"\x00\x00\x01\x00" + bytes(256)
+    assert parsed(metadata) == {b"x": b"", longest.lower(): bytes(256)}
     assert parsed(b"") == {}
     side = incoming()
     feed(
         side,
-        greeting(b"NULL") + framed(b"\x05READY" + b"\x0bsOCKET-tYPE\x00\x00\x00\x06DEALER" + said),
+        greeting(b"NULL")
+        + framed(b"\x05READY" + b"\x0bsOCKET-tYPE\x00\x00\x00\x06DEALER" + metadata),
     )
     assert side.ready
 
@@ -282,17 +283,17 @@ async def test_our_client_talks_to_a_router_of_libzmq() -> None:
 
 
 def test_what_is_no_name_of_a_site_is_none() -> None:
-    def said(site: bytes) -> str:
+    def site_in(site: bytes) -> str:
         metadata = properties(DEALER) + b"\x09ARES-site" + len(site).to_bytes(4, "big") + site
         side = incoming()
         feed(side, greeting(b"NULL") + framed(b"\x05READY" + metadata))
         assert side.ready
         return side.site
 
-    assert said(b"nantes") == "nantes"
-    assert said(b"a" * 64) == "a" * 64
+    assert site_in(b"nantes") == "nantes"
+    assert site_in(b"a" * 64) == "a" * 64
     for bad in (b"", b"a" * 65, b"nan tes", b"\xff", b"-nantes", b"nantes\n", b"a" * 3000):
-        assert said(bad) == ""
+        assert site_in(bad) == ""
 
 
 @pytest.mark.parametrize("keys", [False, True])

@@ -11,7 +11,7 @@ from ares.platform.interpreter import python
 from ares.platform.named_files import NotToml, parse_toml
 
 
-def said_by(script: str, *words: str) -> str:
+def stderr_of(script: str, *words: str) -> str:
     """Return the standard error of a command started by the shell."""
     started = subprocess.run(
         ["sh", "-c", script, "sh", *python("-m", "ares", *words)],
@@ -27,7 +27,7 @@ def said_by(script: str, *words: str) -> str:
 def test_too_few_descriptors_for_an_event_loop(tmp_path: Path) -> None:
     file = create(tmp_path, InitPlan(servers=3, consensus=1)).path
     for limit in (8, 10, 14):
-        said = said_by(f'ulimit -n {limit}; exec "$@"', "-c", str(file), "ls")
+        said = stderr_of(f'ulimit -n {limit}; exec "$@"', "-c", str(file), "ls")
         assert (
             said == "error: Too many open files: this process may not open enough of them; raise "
             "`ulimit -n`\n"
@@ -37,14 +37,14 @@ def test_too_few_descriptors_for_an_event_loop(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["--help"], ["init", "--help"], ["--version"], []])
 def test_help_that_cannot_be_written(words: list[str]) -> None:
     assert (
-        said_by('exec "$@" > /dev/full', *words)
+        stderr_of('exec "$@" > /dev/full', *words)
         == "error: No space left on device: standard output\n"
     )
 
 
 def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
-    said = said_by(f'cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec "$@"', "init", "x")
+    said = stderr_of(f'cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec "$@"', "init", "x")
     assert (
         said
         == "error: the directory in which this was started does not exist any more: start it in "

@@ -150,10 +150,10 @@ def ids(asked: list[Server]) -> list[str]:
 
 def test_servers_of_the_own_site_are_asked_then_those_that_had_it() -> None:
     known = KnownDomains()
-    whereabouts = DomainLocator(BOOK, [ServerId("s0"), ServerId("s5")], known)
-    assert [ids(asked) for asked in whereabouts.of(PHOTOS)] == [["s0", "s5"]]
-    whereabouts.remember([at(3, 5), C0])
-    assert [ids(asked) for asked in whereabouts.of(PHOTOS)] == [["s0", "s5"], ["s6", "s7"]]
+    locator = DomainLocator(BOOK, [ServerId("s0"), ServerId("s5")], known)
+    assert [ids(asked) for asked in locator.of(PHOTOS)] == [["s0", "s5"]]
+    locator.remember([at(3, 5), C0])
+    assert [ids(asked) for asked in locator.of(PHOTOS)] == [["s0", "s5"], ["s6", "s7"]]
     assert [ids(asked) for asked in DomainLocator(BOOK, list(BOOK)).of(PHOTOS)] == [
         list(BOOK)[:SERVERS_MAX],
         list(BOOK)[SERVERS_MAX:],

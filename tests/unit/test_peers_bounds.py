@@ -33,7 +33,7 @@ from ares.model.identity import (
 )
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
-    SITES_TOLD_MAX,
+    SITES_REPORTED_MAX,
     USAGES_MAX,
     Ack,
     AskedFrom,
@@ -129,7 +129,7 @@ def test_servers_beyond_the_bound_are_not_looked_at():
             1.0,
             1,
             (),
-            usage=(Usage("d", 1, (AskedFrom("a", 1.0),) * (SITES_TOLD_MAX + more)),),
+            usage=(Usage("d", 1, (AskedFrom("a", 1.0),) * (SITES_REPORTED_MAX + more)),),
         ),
         lambda more: ConsensusDescription(
             1,

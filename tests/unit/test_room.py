@@ -16,14 +16,14 @@ class Rig:
 
     def __init__(self, limit: int) -> None:
         self.room = Room(limit=limit)
-        self.told: list[tuple[int, BaseException | None]] = []
+        self.ended: list[tuple[int, BaseException | None]] = []
 
     def wait(self, name: int, size: int, deadline: float = 100.0):
         return self.room.wait(
             size,
             deadline,
             f"write {name}",
-            lambda _, error: self.told.append((name, error)),
+            lambda _, error: self.ended.append((name, error)),
             None,
         )
 
@@ -35,9 +35,9 @@ def test_it_is_bounded_and_those_that_wait_enter_in_order():
     rig.wait(1, 5)
     rig.wait(2, 1)
     assert not rig.room.enter(1), "it would pass those that wait"
-    assert (rig.room.taken, rig.told) == (6, [])
+    assert (rig.room.taken, rig.ended) == (6, [])
     rig.room.leave(6)
-    assert (rig.room.taken, rig.told) == (6, [(1, None), (2, None)])
+    assert (rig.room.taken, rig.ended) == (6, [(1, None), (2, None)])
     assert rig.room.enter(4)
 
 
@@ -47,9 +47,9 @@ def test_an_operation_larger_than_the_room_enters_alone():
     rig.wait(1, 1000)
     rig.wait(2, 1)
     rig.room.leave(1)
-    assert (rig.told, rig.room.taken) == ([(1, None)], 1000)
+    assert (rig.ended, rig.room.taken) == ([(1, None)], 1000)
     rig.room.leave(1000)
-    assert (rig.told[1:], rig.room.taken) == ([(2, None)], 1)
+    assert (rig.ended[1:], rig.room.taken) == ([(2, None)], 1)
 
 
 @pytest.mark.parametrize("entered", [False, True])
@@ -59,12 +59,12 @@ def test_one_that_is_given_up_has_no_room(entered):
     first, _ = rig.wait(1, 6), rig.wait(2, 6)
     if entered:
         rig.room.leave(10)
-        assert rig.told == [(1, None)]
+        assert rig.ended == [(1, None)]
     rig.room.give_up(first)
     rig.room.give_up(first)
     if not entered:
         rig.room.leave(10)
-    assert (rig.told[-1], rig.room.taken) == ((2, None), 6)
+    assert (rig.ended[-1], rig.room.taken) == ((2, None), 6)
     rig.room.leave(6)
     assert (rig.room.taken, len(rig.room.waiting)) == (0, 0)
 
@@ -75,16 +75,16 @@ def test_what_waits_too_long_fails_and_says_that_it_was_not_sent():
     rig.wait(1, 1, deadline=5.0)
     rig.wait(2, 1, deadline=3.0)
     rig.room.tick(2.9)
-    assert rig.told == []
+    assert rig.ended == []
     rig.room.tick(3.0)
-    ((name, error),) = rig.told
+    ((name, error),) = rig.ended
     assert (name, type(error)) == (2, Unavailable)
     assert "write 2: it was not sent, for it waited for room behind 10 bytes" in str(error)
     assert "nothing was changed" in str(error)
     rig.room.tick(5.0 + EXPIRY_LOOK_S)
-    assert [name for name, _ in rig.told] == [2, 1]
+    assert [name for name, _ in rig.ended] == [2, 1]
     rig.room.leave(10)
-    assert (rig.room.taken, rig.told[2:]) == (0, [])
+    assert (rig.room.taken, rig.ended[2:]) == (0, [])
 
 
 def test_when_it_closes_all_that_wait_are_told():
@@ -93,7 +93,7 @@ def test_when_it_closes_all_that_wait_are_told():
     for name in range(3):
         rig.wait(name, 1)
     rig.room.close(ConnectionClosed)
-    assert [(name, type(error)) for name, error in rig.told] == [
+    assert [(name, type(error)) for name, error in rig.ended] == [
         (name, ConnectionClosed) for name in range(3)
     ]
     rig.room.leave(10)
@@ -114,14 +114,14 @@ def test_whatever_happens_the_room_is_what_those_have_that_entered(seed):
     chance, rig, inside, waiters = random.Random(seed), Rig(20), {}, {}
     now = 0.0
 
-    def tell(name, size):
-        def told(_, error):
+    def on_entry(name, size):
+        def note_entry(_, error):
             waiters.pop(name)
             if error is None:
                 inside[name] = size
                 order.append(name)
 
-        return told
+        return note_entry
 
     order, begun = [], 0
     for _ in range(2000):
@@ -135,7 +135,9 @@ def test_whatever_happens_the_room_is_what_those_have_that_entered(seed):
                 else:
                     waiters[begun] = None
                     deadline = now + chance.choice([5.0, 500.0])
-                    waiters[begun] = rig.room.wait(size, deadline, begun, tell(begun, size), None)
+                    waiters[begun] = rig.room.wait(
+                        size, deadline, begun, on_entry(begun, size), None
+                    )
             case 2 if inside:
                 name = chance.choice(sorted(inside))
                 rig.room.leave(inside.pop(name))

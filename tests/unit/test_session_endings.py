@@ -18,7 +18,7 @@ def rig():
     return Rig()
 
 
-def tells(waits, seen):
+def recording_errors(waits, seen):
     """Record the error at the end of a waiting job, as operations do."""
     try:
         yield waits
@@ -30,11 +30,15 @@ def tells(waits, seen):
 
 
 WAITS = {
-    "a round": lambda seen: tells(gather(), seen),
-    "a pause": lambda seen: tells(Pause(100), seen),
-    "an ask": lambda seen: tells(Agree(C), seen),
-    "a Together": lambda seen: tells(Together(iter([once(), sleeper(100, [], "it")]), 2), seen),
-    "within a Together": lambda seen: tells(Together(iter([tells(gather(), seen), once()]), 2), []),
+    "a round": lambda seen: recording_errors(gather(), seen),
+    "a pause": lambda seen: recording_errors(Pause(100), seen),
+    "an ask": lambda seen: recording_errors(Agree(C), seen),
+    "a Together": lambda seen: recording_errors(
+        Together(iter([once(), sleeper(100, [], "it")]), 2), seen
+    ),
+    "within a Together": lambda seen: recording_errors(
+        Together(iter([recording_errors(gather(), seen), once()]), 2), []
+    ),
 }
 
 
@@ -55,7 +59,7 @@ def test_what_ends_a_job_is_thrown_into_it_so_that_it_can_tell(rig, waits, end, 
 
 def test_every_job_is_closed_with_an_error_of_its_own(rig):
     seen, key = [], ("d", "k")
-    rig.start(tells(gather(), seen), label="told")
+    rig.start(recording_errors(gather(), seen), label="told")
     rig.start(once(), label="a round")
     rig.start(sleeper(100, [], "it"), label="a pause")
     rig.start(once(), label="first", key=key)

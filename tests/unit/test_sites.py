@@ -195,10 +195,10 @@ def test_a_log_is_read_at_the_own_site_while_somebody_answers_there():
     for turn in range(3):
         operations = LogOperations(View(1, configuration, Switches(), Readiness()), turn)
         operations.view.readiness.remote = frozenset({"s0", "s2"})
-        assert operations.whom(0, 0) == (configuration, "s1")
-        assert {operations.whom(0, tries)[1] for tries in range(1, 4)} == {"s0", "s1", "s2"}
+        assert operations.candidate(0, 0) == (configuration, "s1")
+        assert {operations.candidate(0, tries)[1] for tries in range(1, 4)} == {"s0", "s1", "s2"}
         operations.view.readiness.suspects = {"s1"}
-        assert operations.whom(0, 0)[1] in ("s0", "s2")
+        assert operations.candidate(0, 0)[1] in ("s0", "s2")
 
 
 def test_a_server_that_the_cluster_file_has_no_more_is_replaced_at_the_site_of_the_others():

@@ -15,7 +15,7 @@ from ares.reconfig.throttle import (
 )
 
 
-def told(window: Window, *seconds: float, times: int = 1) -> int:
+def groups_after(window: Window, *seconds: float, times: int = 1) -> int:
     for _ in range(times):
         for took in seconds:
             window.took(took)
@@ -33,26 +33,26 @@ def begin(window: Window, now: float = 0.0, **more: float) -> list[float]:
 
 @pytest.mark.parametrize("distance_s", [0.0001, 0.2])
 def test_it_grows_to_its_limit_however_far_the_servers_are(distance_s):
-    assert told(Window(batch=True), distance_s, times=50_000) == GROUPS_MAX
+    assert groups_after(Window(batch=True), distance_s, times=50_000) == GROUPS_MAX
 
 
 def test_far_servers_may_answer_unevenly():
-    assert told(Window(batch=True), 0.05, 0.07, times=25_000) == GROUPS_MAX
+    assert groups_after(Window(batch=True), 0.05, 0.07, times=25_000) == GROUPS_MAX
 
 
 def test_it_shrinks_while_rounds_queue_and_grows_again():
     window = Window(batch=True)
-    told(window, 0.001, times=50_000)
-    assert told(window, 0.001 + 3 * QUEUE_S, times=10_000) == 1
-    assert told(window, 0.001, times=50_000) == GROUPS_MAX
+    groups_after(window, 0.001, times=50_000)
+    assert groups_after(window, 0.001 + 3 * QUEUE_S, times=10_000) == 1
+    assert groups_after(window, 0.001, times=50_000) == GROUPS_MAX
 
 
 def test_one_late_round_is_no_queue():
     window = Window(batch=True)
-    told(window, 0.001, times=100)
+    groups_after(window, 0.001, times=100)
     grown = window.groups
     assert grown > 1
-    assert told(window, 0.001 + 2 * QUEUE_S) >= grown
+    assert groups_after(window, 0.001 + 2 * QUEUE_S) >= grown
 
 
 def test_it_settles_where_the_queue_is_as_long_as_it_may_be():
@@ -113,7 +113,7 @@ def test_a_group_waits_for_its_turn():
 
 def test_without_batching_it_stays_one_and_does_not_rest():
     window = Window(batch=False)
-    assert told(window, 0.001, times=1000) == 1
+    assert groups_after(window, 0.001, times=1000) == 1
     window.rests_after(1.0)
     assert begin(window) == [0.0]
     window.ends()

@@ -75,7 +75,7 @@ def test_a_node_counts_what_it_answers_and_answers_no_more_than_a_turn_has() -> 
         append = Append(CallId(1), chain.id, ClientId(1), number, number, 0, (b"",) * 4096)
         node.handle("client", append, 0.0)
         node.take()
-        node.stored(node.told, 0.0)
+        node.stored(node.fact_count, 0.0)
     node.take()
     meter.spent = 0
     node.handle("client", ReadLog(CallId(1), chain.id, 0, 65_536, 16 * 1024 * 1024), 0.0)

@@ -56,12 +56,12 @@ class ActionModule(ActionBase):
         packed = f"{src}.tar.gz"
         if self._task.check_mode:
             return result | {"changed": True, "files": 0}
-        said = self._low_level_execute_command(
+        ended = self._low_level_execute_command(
             f"tar -C {quote(src)} -czf {quote(packed)} . && chmod 644 {quote(packed)}"
         )
-        if said["rc"]:
+        if ended["rc"]:
             raise AnsibleActionFail(
-                f"{src} cannot be packed: {(said['stderr'] or said['stdout']).strip()[-300:]}"
+                f"{src} cannot be packed: {(ended['stderr'] or ended['stdout']).strip()[-300:]}"
             )
         try:
             dest.mkdir(parents=True, exist_ok=True)

@@ -33,18 +33,18 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self._play = ""
 
-    def _tell(self, event: str, **more: Any) -> None:
+    def _write_event(self, event: str, **more: Any) -> None:
         sys.stdout.write(
             json.dumps({"time": time.time(), "event": event, "play": self._play, **more}) + "\n"
         )
         sys.stdout.flush()
 
     def _ended(self, event: str, result: Any, **more: Any) -> None:
-        self._tell(event, task=result._task.get_name(), host=result._host.get_name(), **more)
+        self._write_event(event, task=result._task.get_name(), host=result._host.get_name(), **more)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._play = play.get_name()
-        self._tell("play")
+        self._write_event("play")
 
     def v2_runner_on_ok(self, result: Any) -> None:
         facts = (
@@ -55,9 +55,12 @@ class CallbackModule(CallbackBase):
         self._ended("ok", result, **({"facts": facts} if facts else {}))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        said = result._result
+        details = result._result
         message = (
-            said.get("msg") or said.get("stderr") or said.get("censored") or "it does not say why"
+            details.get("msg")
+            or details.get("stderr")
+            or details.get("censored")
+            or "it does not say why"
         )
         self._ended(
             "ignored" if ignore_errors else "failed",

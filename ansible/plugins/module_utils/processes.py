@@ -151,8 +151,8 @@ def serves(ready: dict) -> str:
                     return f"{ready['address']} says {answer[-200:].decode(errors='replace')!r}"
             return ""
     except (OSError, ValueError) as error:
-        said = f"; it says {answer[-200:].decode(errors='replace')!r}" if answer else ""
-        return f"nothing serves at {ready['address']} ({error}{said})"
+        detail = f"; it says {answer[-200:].decode(errors='replace')!r}" if answer else ""
+        return f"nothing serves at {ready['address']} ({error}{detail})"
 
 
 def last_lines(log: str) -> str:
@@ -160,7 +160,7 @@ def last_lines(log: str) -> str:
     try:
         with open(log, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
-            told = "\n".join(file.read().decode(errors="replace").splitlines()[-LOG_LINES:])
-            return f"{log} ends with:\n{told}" if told else f"{log} is empty"
+            log_end = "\n".join(file.read().decode(errors="replace").splitlines()[-LOG_LINES:])
+            return f"{log} ends with:\n{log_end}" if log_end else f"{log} is empty"
     except OSError as error:
         return f"{log} says nothing: {error.strerror or error}" if log else ""

@@ -62,11 +62,11 @@ def asked(address: str) -> str:
     try:
         connection.request("GET", "/health")
         answer = connection.getresponse()
-        said = answer.read(65536)
+        body = answer.read(65536)
         return (
             ""
             if answer.status == 200
-            else str(json.loads(said).get("why") or f"status {answer.status}")
+            else str(json.loads(body).get("why") or f"status {answer.status}")
         )
     except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
         return f"nothing serves at http://{address}/health ({error})"

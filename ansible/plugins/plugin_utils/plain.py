@@ -95,15 +95,15 @@ class PlainModule(ActionBase):
             mark=OUTPUT_MARK,
         )
         command = f"{self._compute_environment_string()} {quote(interpreter)} -".strip()
-        said = self._low_level_execute_command(
+        ended = self._low_level_execute_command(
             command, in_data=program.encode(), executable="/bin/sh"
         )
         answer = next(
-            (line for line in said["stdout"].splitlines() if line.startswith(OUTPUT_MARK)), None
+            (line for line in ended["stdout"].splitlines() if line.startswith(OUTPUT_MARK)), None
         )
         if answer is None:
             raise AnsibleActionFail(
-                f"{interpreter} ended with status {said['rc']}: "
-                f"{(said['stderr'] or said['stdout']).strip()[-1000:]}"
+                f"{interpreter} ended with status {ended['rc']}: "
+                f"{(ended['stderr'] or ended['stdout']).strip()[-1000:]}"
             )
         return result | json.loads(answer.removeprefix(OUTPUT_MARK))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from msgspec import structs
 
-from ares.cli.options import SharedOptions, say_which_core
+from ares.cli.options import SharedOptions, print_core_advice
 from ares.model.configuration import SERVERS_MAX
 from ares.model.errors import AresError, BadInput, NotAuthorized, Uncertain
 from ares.model.numbers import PORT_MAX
@@ -364,7 +364,7 @@ def up(
             raise NotStarted(
                 "interrupted: all processes that this command had started are stopped again"
             )
-    say_which_core()
+    print_core_advice()
     _show(common, settings, pids, list(started), left_out)
     trouble = _trouble(directory, settings, pids, left_out, unable)
     if trouble and detach:
@@ -417,8 +417,10 @@ def _ready_to_start(
         if member.id not in pids and not (pids and member.id in spent)
     ]
     if pids and (fresh or not missing):
-        who = ", ".join(f"{id} (pid {pid})" for id, pid in pids.items())
-        raise NotStarted(f"{directory} is up already: {who}. `ares-cli down {directory}` stops it")
+        running = ", ".join(f"{id} (pid {pid})" for id, pid in pids.items())
+        raise NotStarted(
+            f"{directory} is up already: {running}. `ares-cli down {directory}` stops it"
+        )
     if fresh:
         remove_data(settings)
         settings = renew_identities(settings)

@@ -73,15 +73,15 @@ def prepare(
             if os.path.ismount(place)
         )
         if forget:
-            said = _begin_anew(settings, processes[id])
+            state = _begin_anew(settings, processes[id])
         else:
-            said = (
+            state = (
                 "is ready for its first start"
                 if home.prepare(directory)
                 else "was ready for its first start already"
             )
-        lines.append(f"{id}: {directory} (file system mounted at {mounted_at}) {said}")
-        data[id] = {"data": str(directory), "said": said}
+        lines.append(f"{id}: {directory} (file system mounted at {mounted_at}) {state}")
+        data[id] = {"data": str(directory), "said": state}
     common.report({"prepared": data}, "\n".join(lines))
 
 

@@ -230,10 +230,10 @@ class Supervisor:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
         except OSError:
             return False
-        said = [os.fsdecode(word) for word in words[1:]]
+        started = [os.fsdecode(word) for word in words[1:]]
         known = [self._command(kind, id)[1:] for kind in ("server", "consensus")]
         return (
-            said in known or ["-P", *said] in known
+            started in known or ["-P", *started] in known
         )  # releases before this release started Python without -P
 
     def _command(self, kind: str, id: str) -> list[str]:
@@ -297,8 +297,8 @@ class Supervisor:
         last = self._log(id, begin).decode("utf-8", "replace").splitlines()[-_LOG_LINES_SHOWN:]
         if last and last[-1].startswith(_ERROR_BEGIN):
             return f"{what}: {last[-1].removeprefix(_ERROR_BEGIN)}"
-        said = "\n".join(f"  {line}" for line in last) or "  (nothing)"
-        return f"{what}. The end of {self.log_path(id)}:\n{said}"
+        shown = "\n".join(f"  {line}" for line in last) or "  (nothing)"
+        return f"{what}. The end of {self.log_path(id)}:\n{shown}"
 
 
 def members_of(settings: Settings) -> list[SupervisedProcess]:

@@ -213,10 +213,10 @@ async def survey(
     identities |= await _identities_of_others(manager, status, active.values())
     full = {
         server
-        for server, said in status.servers.items()
-        if said is not None and said.stored is not None and said.stored.full
+        for server, description in status.servers.items()
+        if description is not None and description.stored is not None and description.stored.full
     }
-    said = {
+    reports = {
         server: description.hosted
         for server, description in status.servers.items()
         if description is not None
@@ -229,7 +229,7 @@ async def survey(
             status.troubles,
             troubles.get(domain, ""),
             _left_behind(status, marks, some),
-            chains_seen(some, said),
+            chains_seen(some, reports),
         )
         for domain, some in active.items()
     ]
@@ -294,9 +294,11 @@ def _left_behind(
     left: set[ObjectName] = set()
     for configuration in active:
         answering = sum(status.servers.get(id) is not None for id in configuration.server_ids)
-        said = Counter(marks.get(configuration.id, ()))
+        counts = Counter(marks.get(configuration.id, ()))
         left.update(
-            name for name, number in said.items() if number > answering - configuration.quorum_size
+            name
+            for name, number in counts.items()
+            if number > answering - configuration.quorum_size
         )
     return sorted(left)
 

@@ -95,11 +95,11 @@ class ObservedChains(Struct, frozen=True):
 
 
 def chains_seen(
-    active: Sequence[Configuration], said: Mapping[ServerId, Iterable[ConfigurationReport]]
+    active: Sequence[Configuration], reports: Mapping[ServerId, Iterable[ConfigurationReport]]
 ) -> ObservedChains | None:
     """Return the state of the log with the chains ``active``, the last finalized chain first.
 
-    Returns None if the last configuration is no chain. ``said``: the configurations that each
+    Returns None if the last configuration is no chain. ``reports``: the configurations that each
     server holds.
     """
     last = active[-1]
@@ -108,7 +108,7 @@ def chains_seen(
     parts: dict[ServerId, ChainReport] = {}
     trimmed = 0
     sealed = []
-    for id, hosted in said.items():
+    for id, hosted in reports.items():
         for each in hosted:
             if each.chain is not None and each.configuration.domain == last.domain:
                 trimmed = max(trimmed, each.chain.trimmed)

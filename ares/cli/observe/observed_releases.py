@@ -15,10 +15,12 @@ def releases(
     servers: Mapping[ServerId, Description | None], members: Iterable[ConsensusDescription]
 ) -> dict[str, list[ServerId]]:
     """Return the answering processes by release; a commit is one release."""
-    told = [(id, said.version) for id, said in servers.items() if said is not None]
-    told += [(member.member, member.version) for member in members]
+    releases_seen = [
+        (id, description.version) for id, description in servers.items() if description is not None
+    ]
+    releases_seen += [(member.member, member.version) for member in members]
     found: dict[str, list[ServerId]] = {}
-    for id, version in told:
+    for id, version in releases_seen:
         known = (release for release in found if same_release(release, version))
         found.setdefault(next(known, version), []).append(id)
     return {printable(version) or UNKNOWN_RELEASE: found[version] for version in sorted(found)}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import to_builtins
 
-from ares.cli.local_files import check_output, naming, telling_interruption, write_output
-from ares.cli.options import SharedOptions, say
+from ares.cli.local_files import check_output, naming, reporting_interruption, write_output
+from ares.cli.options import SharedOptions, print_line
 from ares.cli.terminal import printable, progress_bar, size
 from ares.model.errors import BadInput
 
@@ -73,7 +73,7 @@ def import_(
     sent, failed = 0, None
     kept = "the imported part is kept; the same command continues after it"
     with (
-        telling_interruption(lambda: kept),
+        reporting_interruption(lambda: kept),
         opened(into, create=True) as database,
         progress_bar("importing") as show,
     ):
@@ -97,7 +97,9 @@ def import_(
             except ResultsFailed as error:  # the imported operations are still reported
                 failed = error
     sending = [f"{sent} operations were sent to {target.shown}"] if target else []
-    common.report(to_builtins(report) | {"sent": sent}, "\n".join([*_told(report), *sending]))
+    common.report(
+        to_builtins(report) | {"sent": sent}, "\n".join([*_import_lines(report), *sending])
+    )
     if failed:
         raise failed
 
@@ -113,7 +115,7 @@ def _target(url: str) -> "InfluxTarget":
     return parse_target(url)
 
 
-def _told(report: "ImportReport") -> list[str]:
+def _import_lines(report: "ImportReport") -> list[str]:
     lines = [
         (
             f"{report.runs} runs; {report.files} files had new lines: {report.operations} "
@@ -175,9 +177,9 @@ def summary(
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(SUMMARY_COLUMNS)
         writer.writerows([cell(row[name]) for name in SUMMARY_COLUMNS] for row in rows)
-        say(text.getvalue().removesuffix("\n"))
+        print_line(text.getvalue().removesuffix("\n"))
     else:
-        say("\n".join(_table(rows)) or "no operations were measured in these runs")
+        print_line("\n".join(_table(rows)) or "no operations were measured in these runs")
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
@@ -201,11 +203,11 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         for line in table
     ]
     scenarios = [printable(row["scenario"] or "(no scenario)") for row in rows]
-    told = [
+    sections = [
         f"\n{here}\n{line}" if here != before else line
         for line, here, before in zip(lines[1:], scenarios, [None, *scenarios], strict=False)
     ]
-    return [lines[0], *told] if rows else []
+    return [lines[0], *sections] if rows else []
 
 
 def report(
@@ -238,7 +240,7 @@ def report(
             "for the page; nothing was written"
         )
     with (
-        telling_interruption(lambda: f"{output} is as it was"),
+        reporting_interruption(lambda: f"{output} is as it was"),
         opened(file) as database,
         progress_bar("making the page") as show,
     ):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ares.cli.local_files import telling_interruption
-from ares.cli.options import SharedOptions, say, with_manager
+from ares.cli.local_files import reporting_interruption
+from ares.cli.options import SharedOptions, print_line, with_manager
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def top(
             return await _live(watch, settings.name, interval)
         return await _by_lines(watch)
 
-    with telling_interruption(lambda: "`top` only looks, nothing was changed"):
+    with reporting_interruption(lambda: "`top` only looks, nothing was changed"):
         status = with_manager(common, watched)
     if status:
         raise typer.Exit(status)
@@ -75,17 +75,17 @@ async def _once(common: SharedOptions, watch: "TopWatch") -> int:
 
     looks = watch.looks()
     await anext(looks)
-    told = await anext(looks)  # a rate needs two looks
+    figures = await anext(looks)  # a rate needs two looks
     await looks.aclose()
     columns, rows = (
         max(shutil.get_terminal_size().columns, COLUMNS_MIN),
-        ROWS_MIN + 2 * len(told["servers"]) + len(told["domains"]),
+        ROWS_MIN + 2 * len(figures["servers"]) + len(figures["domains"]),
     )
     if common.json:
-        common.report(told, "")
+        common.report(figures, "")
     else:
-        say("\n".join(lines(told, columns, rows, sys.stdout.isatty(), live=False)))
-    return int(any(domain["reads_survive"] < 0 for domain in told["domains"]))
+        print_line("\n".join(lines(figures, columns, rows, sys.stdout.isatty(), live=False)))
+    return int(any(domain["reads_survive"] < 0 for domain in figures["domains"]))
 
 
 async def _by_lines(watch: "TopWatch") -> int:
@@ -93,9 +93,9 @@ async def _by_lines(watch: "TopWatch") -> int:
 
     looks = watch.looks()
     await anext(looks)  # the first look has no rates
-    say(header())
-    async for told in looks:
-        say(line(told))
+    print_line(header())
+    async for figures in looks:
+        print_line(line(figures))
     return 0
 
 
@@ -105,19 +105,19 @@ async def _live(watch: "TopWatch", name: str, interval_s: float) -> int:
     from ares.cli.observe.top_view import lines
 
     screen = TopScreen()
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     history = TopHistory(interval_s)
 
     def paint() -> None:
         screen.paint(
-            lines(told, *screen.size)
-            if told
+            lines(figures, *screen.size)
+            if figures
             else [f"asking the servers of {name} ..."[: screen.size[0]]]
         )
 
     async def look() -> None:
         async for seen in watch.looks():
-            told.update(seen, history=history.note(seen["operations"]))
+            figures.update(seen, history=history.note(seen["operations"]))
             paint()
 
     with screen.shown(paint):

@@ -51,7 +51,7 @@ class DatedAnswer(Struct, frozen=True):
 
     at_s: float
     took_s: float
-    said: Description
+    description: Description
 
 
 class ObservedServer(Struct):
@@ -68,7 +68,7 @@ class ObservedServer(Struct):
 
     def take(self, answer: DatedAnswer, since_s: float) -> None:
         """Keep ``answer``, and drop earlier answers older than ``since_s`` or of an earlier run."""
-        if self.answers and not _follows(answer.said, self.answers[-1].said):
+        if self.answers and not _follows(answer.description, self.answers[-1].description):
             self.answers.clear()
         while self.answers and self.answers[0].at_s < since_s:
             self.answers.popleft()
@@ -77,7 +77,7 @@ class ObservedServer(Struct):
     @property
     def last(self) -> Description | None:
         """Return the last answer, or None while the server is silent."""
-        return self.answers[-1].said if self.answers and not self.silent_s else None
+        return self.answers[-1].description if self.answers and not self.silent_s else None
 
     def difference(self) -> "tuple[float, ServerWork, ServerWork] | None":
         """Return the seconds between the first and the last answer, and the work done at each.
@@ -86,7 +86,7 @@ class ObservedServer(Struct):
         """
         if self.last is None or len(self.answers) < 2:
             return None
-        first, last = self.answers[0].said, self.answers[-1].said
+        first, last = self.answers[0].description, self.answers[-1].description
         if first.work is None or last.work is None or last.uptime_s - first.uptime_s < UPTIME_S_MIN:
             return None
         return last.uptime_s - first.uptime_s, first.work, last.work
@@ -154,28 +154,28 @@ def figures(seen: ObservedCluster) -> dict[str, Any]:
     }
 
 
-def is_credible(said: Description) -> bool:
+def is_credible(description: Description) -> bool:
     """Return whether the answer of a server is possible.
 
     Amounts must be finite and not negative, and histograms must have a count for each step.
     """
     amounts = [
-        said.memory_bytes,
-        *(amount for hosted in said.hosted for amount in (hosted.objects, hosted.bytes)),
+        description.memory_bytes,
+        *(amount for hosted in description.hosted for amount in (hosted.objects, hosted.bytes)),
     ]
     amounts += [
         amount
-        for hosted in said.hosted
+        for hosted in description.hosted
         if (chain := hosted.chain) is not None
         for amount in structs.astuple(chain)
     ]
-    if (stored := said.stored) is not None:
+    if (stored := description.stored) is not None:
         amounts += [stored.disk_bytes, stored.quarantined, max(stored.free_bytes, 0)]
-    if said.work is not None:
-        amounts += _counted(said.work)
-        if not all(map(_is_histogram, _histograms(said.work))):
+    if description.work is not None:
+        amounts += _counted(description.work)
+        if not all(map(_is_histogram, _histograms(description.work))):
             return False
-    return 0 <= said.uptime_s <= UPTIME_S_MAX and all(
+    return 0 <= description.uptime_s <= UPTIME_S_MAX and all(
         0 <= amount <= AMOUNT_MAX for amount in amounts
     )
 
@@ -189,8 +189,8 @@ def _is_histogram(durations: Durations) -> bool:
 
 def _histograms(work: ServerWork) -> list[Durations]:
     """Return the histograms that a server reported."""
-    told = (work.reading, work.writing, work.queueing, work.committing)
-    return [durations for durations in told if durations is not None]
+    measured = (work.reading, work.writing, work.queueing, work.committing)
+    return [durations for durations in measured if durations is not None]
 
 
 def _counted(work: ServerWork) -> tuple[int, ...]:
@@ -219,18 +219,20 @@ def _follows(later: Description, earlier: Description) -> bool:
 def standings_of(seen: ObservedCluster) -> list[DomainState]:
     """Return the standing of each known domain, `default` first."""
     described = {id: server.last for id, server in seen.servers.items()}
-    identities = {id: said.identity for id, said in described.items() if said is not None}
+    identities = {
+        id: description.identity for id, description in described.items() if description is not None
+    }
     full = {
         id
-        for id, said in described.items()
-        if said is not None and said.stored is not None and said.stored.full
+        for id, description in described.items()
+        if description is not None and description.stored is not None and description.stored.full
     }
     troubles = {id: server.why for id, server in seen.servers.items() if server.why}
     domains = sorted(seen.known.domains, key=lambda domain: (domain != "default", domain))
-    said = {id: server.hosted for id, server in seen.servers.items()}
+    hosted = {id: server.hosted for id, server in seen.servers.items()}
     chains = [seen.known.active(domain) for domain in domains]
     return [
-        standing_of(active, identities, full, troubles, log=chains_seen(active, said))
+        standing_of(active, identities, full, troubles, log=chains_seen(active, hosted))
         for active in chains
     ]
 
@@ -259,7 +261,7 @@ def _latencies(
     differences: "Iterable[tuple[float, ServerWork, ServerWork]]",
 ) -> dict[str, float | None]:
     pairs = [(since, to) for _, since, to in differences]
-    told: dict[str, float | None] = {}
+    figures: dict[str, float | None] = {}
     for name, what in LATENCIES.items():
         histograms: list[tuple[Durations, Durations]] = [
             (first, last)
@@ -276,11 +278,11 @@ def _latencies(
         counts = [
             sum(to[step] - since[step] for since, to in same) for step in range(len(bounds) + 1)
         ]
-        told |= {
+        figures |= {
             f"{name}_p{percent}_s": percentile(percent / 100, bounds, counts) if bounds else None
             for percent in (50, 99)
         }
-    return told
+    return figures
 
 
 def _reply_s(server: ObservedServer) -> float | None:
@@ -294,10 +296,10 @@ def _reply_s(server: ObservedServer) -> float | None:
 
 
 def _state(id: ServerId, server: ObservedServer, waits: Mapping[ServerId, float | None]) -> str:
-    said, own = server.last, waits[id]
-    if said is None or own is None:
+    description, own = server.last, waits[id]
+    if description is None or own is None:
         return "silent"
-    if said.stored is not None and said.stored.full:
+    if description.stored is not None and description.stored.full:
         return "disk full"
     others = [wait for other, wait in waits.items() if wait is not None and other != id]
     return (
@@ -311,20 +313,20 @@ def _server(
     found: "tuple[float, ServerWork, ServerWork] | None",
     waits: Mapping[ServerId, float | None],
 ) -> dict[str, Any]:
-    said = server.last
-    told: dict[str, Any] = {
+    description = server.last
+    shown: dict[str, Any] = {
         "id": id,
         "address": server.address.partition("/")[0],
         "state": _state(id, server, waits),
     }
-    if said is None:
-        return told | {"silent_s": round(server.silent_s, 1), "why": server.why or NO_ANSWER}
+    if description is None:
+        return shown | {"silent_s": round(server.silent_s, 1), "why": server.why or NO_ANSWER}
     rates = None
     if found is not None:
         s, since, to = found
         rates = (to.queries + to.fetches + to.puts - since.queries - since.fetches - since.puts) / s
-    stored = said.stored
-    return told | {
+    stored = description.stored
+    return shown | {
         "reply_s": waits[id],
         "requests_per_s": rates,
         **_latencies([found] if found is not None else []),
@@ -333,12 +335,12 @@ def _server(
         "disk_bytes": None if stored is None else stored.disk_bytes,
         "disk_free_bytes": None if stored is None or stored.free_bytes < 0 else stored.free_bytes,
         "damaged": 0 if stored is None else stored.quarantined,
-        "memory_bytes": said.memory_bytes,
-        "uptime_s": round(said.uptime_s, 3),
-        "identity": said.identity,
-        "version": said.version,
-        "core": said.core,
-        "counts": said.work is not None,
+        "memory_bytes": description.memory_bytes,
+        "uptime_s": round(description.uptime_s, 3),
+        "identity": description.identity,
+        "version": description.version,
+        "core": description.core,
+        "counts": description.work is not None,
     }
 
 

@@ -22,23 +22,23 @@ def header() -> str:
     return _aligned(_HEADS)
 
 
-def line(told: Mapping[str, Any]) -> str:
+def line(figures: Mapping[str, Any]) -> str:
     """Return the line of one look.
 
     ``up`` counts the servers that answer. ``survive`` is how many more may fail before the writes
     of a domain stop; a negative number says that they have stopped. ``silent`` names servers.
     """
-    done, servers = told["operations"], told["servers"]
+    done, servers = figures["operations"], figures["servers"]
     silent = [server["id"] for server in servers if server["state"] == "silent"]
     values = (
-        f"{told['at'][:19]}Z",
+        f"{figures['at'][:19]}Z",
         _decimal(done["reads_per_s"], 1),
         _decimal(done["writes_per_s"], 1),
         *(_decimal(done[name], 2, 1000) for name in _TIMES.values()),
         str(len(servers) - len(silent)),
         str(len(servers)),
-        str(min((domain["writes_survive"] for domain in told["domains"]), default="-")),
-        str(len(told["moves"])),
+        str(min((domain["writes_survive"] for domain in figures["domains"]), default="-")),
+        str(len(figures["moves"])),
         ",".join(map(_word, silent)) or "-",
     )
     return _aligned(values)

@@ -28,7 +28,7 @@ _COLOURS = {"up": "green", "slow": "yellow"}
 
 
 def lines(
-    told: Mapping[str, Any], columns: int, rows: int, colours: bool = True, live: bool = True
+    figures: Mapping[str, Any], columns: int, rows: int, colours: bool = True, live: bool = True
 ) -> list[str]:
     """Return at most ``rows`` lines. ``live``: mention the key q.
 
@@ -48,42 +48,42 @@ def lines(
         highlight=False,
         legacy_windows=False,
     )
-    console.print(_page(told, columns, rows, live))
+    console.print(_page(figures, columns, rows, live))
     return out.getvalue().splitlines()[:rows]
 
 
-def _page(told: Mapping[str, Any], columns: int, rows: int, live: bool) -> Group:
-    moves = [_line(_move(move), "cyan") for move in told["moves"][:MOVES_MAX]]
-    if len(told["moves"]) > MOVES_MAX:
-        moves.append(_line(f"and {len(told['moves']) - MOVES_MAX} more moves", "cyan"))
+def _page(figures: Mapping[str, Any], columns: int, rows: int, live: bool) -> Group:
+    moves = [_line(_move(move), "cyan") for move in figures["moves"][:MOVES_MAX]]
+    if len(figures["moves"]) > MOVES_MAX:
+        moves.append(_line(f"and {len(figures['moves']) - MOVES_MAX} more moves", "cyan"))
     notes = [
         _line(
-            told["consensus"]["outlook"],
-            "red" if "no majority" in told["consensus"]["outlook"] else "",
+            figures["consensus"]["outlook"],
+            "red" if "no majority" in figures["consensus"]["outlook"] else "",
         )
     ]
-    notes += [_line(f"{id}: {why}", "yellow") for id, why in told["consensus"]["silent"].items()]
-    if told["autopilot"] is not None:
-        notes.append(_line(f"autopilot: {told['autopilot']}"))
-    if told["files"] is not None:
-        notes.append(_line(told["files"]))
-    if old := [server["id"] for server in told["servers"] if server.get("counts") is False]:
+    notes += [_line(f"{id}: {why}", "yellow") for id, why in figures["consensus"]["silent"].items()]
+    if figures["autopilot"] is not None:
+        notes.append(_line(f"autopilot: {figures['autopilot']}"))
+    if figures["files"] is not None:
+        notes.append(_line(figures["files"]))
+    if old := [server["id"] for server in figures["servers"] if server.get("counts") is False]:
         notes.append(
             _line(f"{', '.join(old)}: of an earlier release, which counts nothing", "yellow")
         )
-    silent = _silent(told["servers"])
-    history = _history(told.get("history"), columns)
+    silent = _silent(figures["servers"])
+    history = _history(figures.get("history"), columns)
     room = (
         rows - 8 - len(moves) - len(notes) - len(silent) - 2 * len(history)
     )  # without the head, two heads of tables and two empty lines
-    domains = sorted(told["domains"], key=lambda domain: min(domain["writes_survive"], 1))
-    servers = sorted(told["servers"], key=lambda server: server["state"] == "up")
+    domains = sorted(figures["domains"], key=lambda domain: min(domain["writes_survive"], 1))
+    servers = sorted(figures["servers"], key=lambda server: server["state"] == "up")
     if len(servers) <= max(room - min(len(domains), room // 3), 1):
-        servers = told["servers"]
+        servers = figures["servers"]
     for_domains = max(room - len(servers), min(len(domains), room // 3), 1)
     for_servers = max(room - min(len(domains), for_domains), 1)
     return Group(
-        *_head(told, live),
+        *_head(figures, live),
         *history,
         _servers(servers, for_servers, columns),
         *silent,
@@ -95,19 +95,19 @@ def _page(told: Mapping[str, Any], columns: int, rows: int, live: bool) -> Group
     )
 
 
-def _head(told: Mapping[str, Any], live: bool) -> list[RenderableType]:
-    servers = told["servers"]
+def _head(figures: Mapping[str, Any], live: bool) -> list[RenderableType]:
+    servers = figures["servers"]
     answering = sum(server["state"] != "silent" for server in servers)
-    done = told["operations"]
+    done = figures["operations"]
     title = Table.grid(expand=True)
     title.add_column(no_wrap=True, overflow="ellipsis")
     title.add_column(justify="right", no_wrap=True)
-    name = Text(printable(told["name"]), style="bold")
+    name = Text(printable(figures["name"]), style="bold")
     name.append(
         f"  {answering} of {len(servers)} servers answer",
         style="green" if answering == len(servers) else "red",
     )
-    title.add_row(name, f"{told['at'][11:19]} UTC{', q quits' if live else ''}")
+    title.add_row(name, f"{figures['at'][11:19]} UTC{', q quits' if live else ''}")
     rates = Table.grid(padding=(0, 2, 0, 0))
     for what, flow in (("read", "sent"), ("write", "received")):
         flows = done[f"{flow}_bytes_per_s"]
@@ -197,13 +197,13 @@ def _silent(servers: Sequence[Mapping[str, Any]]) -> list[Text]:
     """Return lines on the silent servers, with reasons, at most ``SILENT_MAX``."""
     silent = [server for server in servers if server["state"] == "silent"]
     shown = silent if len(silent) <= SILENT_MAX else silent[: SILENT_MAX - 1]
-    told = [
+    shown_lines = [
         _line(f"{each['id']} silent for {in_words(each['silent_s'])}: {each['why']}", "red")
         for each in shown
     ]
     if len(silent) > len(shown):
-        told.append(_line(f"and {len(silent) - len(shown)} more are silent", "red"))
-    return told
+        shown_lines.append(_line(f"and {len(silent) - len(shown)} more are silent", "red"))
+    return shown_lines
 
 
 def _history(history: Mapping[str, Any] | None, columns: int) -> list[RenderableType]:
@@ -260,11 +260,11 @@ def _domains(domains: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
     return Group(table, *more)
 
 
-def _placed(name: str, told: Mapping[str, Any]) -> Text:
+def _placed(name: str, server: Mapping[str, Any]) -> Text:
     """Return the name of the server, with the site if known."""
     return (
-        Text.assemble(printable(name), (f" {printable(told['site'])}", "dim"))
-        if told["site"]
+        Text.assemble(printable(name), (f" {printable(server['site'])}", "dim"))
+        if server["site"]
         else Text(printable(name))
     )
 

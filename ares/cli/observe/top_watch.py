@@ -109,26 +109,29 @@ class TopWatch:
         self._asked_s.setdefault(server.id, begun_s)
         brief = begun_s < self._holding_due_s.get(server.id, 0.0)
         try:
-            said = (await self._manager.describe([server], brief)).get(server.id)
+            description = (await self._manager.describe([server], brief)).get(server.id)
         except AresError as error:
             heard.why = str(error)
             self._denied = error if isinstance(error, NotAuthorized) else None
             return
         now_s = monotonic()
-        if said is None:
+        if description is None:
             heard.why = self._manager.troubles.get(server.id, NO_ANSWER)
-        elif said.server != server.id or said.cluster != self._manager.configuration.cluster_id:
-            heard.why = f"{said.server} of another cluster answers there"
-        elif not is_credible(said):
+        elif (
+            description.server != server.id
+            or description.cluster != self._manager.configuration.cluster_id
+        ):
+            heard.why = f"{description.server} of another cluster answers there"
+        elif not is_credible(description):
             heard.why = "its report about itself cannot be true"
         else:
             heard.why, heard.silent_s = "", 0.0
             del self._asked_s[server.id]
-            heard.take(DatedAnswer(now_s, now_s - begun_s, said), now_s - self._window_s)
+            heard.take(DatedAnswer(now_s, now_s - begun_s, description), now_s - self._window_s)
             if not brief:
-                heard.hosted = said.hosted
-                self._holding_due_s[server.id] = now_s + HOLDING_S * len(said.hosted)
-                for hosted in said.hosted:
+                heard.hosted = description.hosted
+                self._holding_due_s[server.id] = now_s + HOLDING_S * len(description.hosted)
+                for hosted in description.hosted:
                     self._seen.known.note_hosted(hosted)
 
     async def _ask_members(self) -> None:

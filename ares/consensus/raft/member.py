@@ -278,13 +278,13 @@ class RaftMember:
             return ""
         return "Raft's thread has ended, and its log has the details"
 
-    def tell(self, note: bytes) -> None:
+    def send_note(self, note: bytes) -> None:
         """Send a note to each other member now, and to those that connect later; see the port."""
         machine = self._machine
         if machine is not None and len(note) <= NOTE_BYTES_MAX:
             machine.note = machine.note[0] + 1, note
 
-    def told(self) -> list[tuple[bytes, float]]:
+    def received_notes(self) -> list[tuple[bytes, float]]:
         """Return the last note of each other member, with its age; see the port."""
         noted = {} if self._machine is None else self._machine.noted.copy()
         return [(note, time.monotonic() - at_s) for note, at_s in noted.values()]
@@ -310,7 +310,7 @@ class RaftMember:
         self._running()
         return await self._commands.run(
             (name, *arguments),
-            lambda told: getattr(self._running(), name)(*arguments, callback=told),
+            lambda callback: getattr(self._running(), name)(*arguments, callback=callback),
             timeout_s,
         )
 

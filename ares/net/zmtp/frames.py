@@ -179,8 +179,8 @@ def properties(kind: bytes, site: str = "") -> bytes:
 
 def site_in(found: Mapping[bytes, bytes]) -> str:
     """Return the site among a peer's properties; empty without a valid name of a site."""
-    said = found.get(b"ares-site", b"")
-    return said.decode("ascii") if _SITE.fullmatch(said) else ""
+    site = found.get(b"ares-site", b"")
+    return site.decode("ascii") if _SITE.fullmatch(site) else ""
 
 
 def _property(name: bytes, value: bytes) -> bytes:

@@ -138,7 +138,7 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
             raise Damage("its head is not readable")
         head = decode_head(frame)
         if Owner(head.cluster, head.server, head.identity) != owner or head.number != number:
-            raise ForeignStore(path, _whose(head, owner))
+            raise ForeignStore(path, _foreign_reason(head, owner))
     except UnknownFormat as error:
         raise ForeignStore(path, str(error)) from error
     except Damage as damage:
@@ -397,7 +397,7 @@ class CommitWork:
             disk.close(step.old.descriptor)
 
 
-def _whose(head: Head, owner: Owner) -> str:
+def _foreign_reason(head: Head, owner: Owner) -> str:
     """Describe for a person why a segment with this head does not belong to ``owner``.
 
     The text includes the remedy, for the person who starts the server.

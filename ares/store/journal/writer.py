@@ -114,11 +114,11 @@ class InlineWriter:
             waited_s, begin_s = self._waits(), self._clock()
             error = _attempt(job)
             self._note_here(self._took_s(begin_s, waited_s, self._waits))
-            self._call_soon(self._tell, done, error)
+            self._call_soon(self._finish, done, error)
         else:
             self._handed += 1
             self._thread.submit(
-                partial(self._timed, job) if short else job, partial(self._told, done), short
+                partial(self._timed, job) if short else job, partial(self._finished, done), short
             )
 
     def close(self) -> None:
@@ -153,12 +153,12 @@ class InlineWriter:
         job()
         self._quick_aside = self._took_s(begin_s, waited_s, self._waits_aside) <= QUICK_S
 
-    def _told(self, done: Done, error: OSError | None) -> None:
+    def _finished(self, done: Done, error: OSError | None) -> None:
         self._handed -= 1
         self._quick = self._quick_aside and self._clock() >= self._back_s
-        self._tell(done, error)
+        self._finish(done, error)
 
-    def _tell(self, done: Done, error: OSError | None) -> None:
+    def _finish(self, done: Done, error: OSError | None) -> None:
         if not self._closed:
             done(error)
 

@@ -59,18 +59,18 @@ class ProposerDecisions:
     def __init__(self) -> None:
         self.known: dict[Place, Configuration] = {}
         self.findings: list[str] = []
-        self.told = 0
+        self.proposals = 0
         self._wanted = 0
         self._enough = asyncio.Event()
 
-    def hear(self, place: Place, decided: Configuration, whose: str) -> None:
-        """Note an answer to ``whose`` (a proposer or member): ``decided`` has this place."""
-        self.told += 1
+    def hear(self, place: Place, decided: Configuration, proposer: str) -> None:
+        """Note an answer to ``proposer`` (a proposer or member): ``decided`` has this place."""
+        self.proposals += 1
         before = self.known.setdefault(place, decided)
         if before.id != decided.id or place != (decided.domain, decided.index):
             self.findings.append(
-                f"{place[0]} {place[1]} was decided as {before.describe()}, and {whose} was told "
-                f"{decided.describe()}"
+                f"{place[0]} {place[1]} was decided as {before.describe()}, and {proposer} was "
+                f"told {decided.describe()}"
             )
         if len(self.known) >= self._wanted:
             self._enough.set()
@@ -115,7 +115,7 @@ class MembersRun:
                 await storm.rage(self._limits)
             finally:
                 await end(proposers)
-            proposals = self._decisions.told
+            proposals = self._decisions.proposals
             lost = [
                 finding
                 for member in members

@@ -18,7 +18,7 @@ ASKER_TICK_S = 0.1
 ASKER_PATIENCE_S = 30.0
 
 
-def told(error: BaseException | None) -> str:
+def element_trouble(error: BaseException | None) -> str:
     """Return the reason why an element cannot be had. Raises errors other than AresError."""
     if error is not None and not isinstance(error, AresError):
         raise error
@@ -50,7 +50,7 @@ class Asker:
         own = self._server.replica.server
         self.ask(
             bring_element(request, target, own),
-            lambda element, error: done(element, told(error)),
+            lambda element, error: done(element, element_trouble(error)),
         )
 
     def ask(

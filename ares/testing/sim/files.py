@@ -108,12 +108,12 @@ class FileOperation(Struct, eq=False):
         return (block for block in self.blocks if block.writes and block.tag is not None)
 
     def describe(self) -> str:
-        told = "nothing there" if self.content is None else f"{len(self.content)} bytes"
+        outcome = "nothing there" if self.content is None else f"{len(self.content)} bytes"
         if self.report is not None:
             found = self.report.conflicts
             conflicts = ", ".join(f"{c.length} bytes at {c.offset}: {c.why}" for c in found)
-            told = f"{self.report.describe()}: {conflicts or 'done'}"
-        return f"{self.client} {self.kind} {self.file}, {told}"
+            outcome = f"{self.report.describe()}: {conflicts or 'done'}"
+        return f"{self.client} {self.kind} {self.file}, {outcome}"
 
 
 class FileChronicle:
@@ -216,13 +216,13 @@ class FileChronicle:
         kind: Literal["read", "write", "delete"] = (
             "read" if not block.writes else "delete" if value is TOMBSTONE else "write"
         )
-        said = digest(value)[:8].hex() if isinstance(value, bytes) else None
+        digest_shown = digest(value)[:8].hex() if isinstance(value, bytes) else None
         outcome: Literal["ok", "unknown"] = "ok" if block.responded is not None else "unknown"
         return Event(
             client,
             kind,
             block.name,
-            said,
+            digest_shown,
             block.invoked,
             block.responded,
             outcome,

@@ -199,12 +199,12 @@ class SimPromises:
                     (request.configuration, request.object, request.tag, request.element.checksum)
                 )
 
-    def told(self, client: str, replies: Sequence[AnyMessage]) -> None:
+    def check_replies(self, client: str, replies: Sequence[AnyMessage]) -> None:
         """Check replies. Raises :class:`PromiseBroken` for data that no client gave."""
         for reply in replies:
             if isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
                 request = self._asked[client, reply.call]
-                self._book.told(request, reply)
+                self._book.note_reply(request, reply)
                 if (
                     isinstance(request, GetData)
                     and isinstance(reply, DataReply)

@@ -52,7 +52,7 @@ CRASHES_AGAIN_SHARE = 0.15
 STORE_LEFT_BYTES_MAX = 8 * 1024
 """Free bytes of a full disk, at most."""
 
-TOLD_SHARE = 0.5
+REPORT_SHARE = 0.5
 """The longest delay of a commit's report, in units of a sync's duration."""
 
 SCRUB_EVERY_S = 0.4
@@ -111,13 +111,13 @@ class SimProcess:
         except OSError as raised:
             error = raised
         self._world.after(
-            self._world.chances.sync_s * TOLD_SHARE * self._world.rng.random(),
-            self._told,
+            self._world.chances.sync_s * REPORT_SHARE * self._world.rng.random(),
+            self._finished,
             done,
             error,
         )
 
-    def _told(self, done: Callable[[OSError | None], None], error: OSError | None) -> None:
+    def _finished(self, done: Callable[[OSError | None], None], error: OSError | None) -> None:
         if self.alive:
             self._busy = False
             done(error)
@@ -217,7 +217,7 @@ class JournalServer(SimServer):
 
     def _begin(self) -> None:
         while not self._began():
-            self._world.tell(f"{self.name} ENDS while it starts")
+            self._world.narrate(f"{self.name} ENDS while it starts")
 
     def _began(self) -> bool:
         """Start, and return whether the server runs; the power or the disk may fail meanwhile."""
@@ -249,7 +249,7 @@ class JournalServer(SimServer):
         self.host = StorageServer(
             self.replica,
             journal,
-            ServerParts(self._tell, self._fail, loop=self._process, limits=self._limits),
+            ServerParts(self._reply, self._fail, loop=self._process, limits=self._limits),
         )
         self.host.bring = self._bringing().answer
         return True
@@ -266,16 +266,16 @@ class JournalServer(SimServer):
             if not isinstance(request, PullElement) and changes(request):
                 self._watch.look(self.replica, request)
         if replies:
-            self._tell(client, replies)
+            self._reply(client, replies)
 
-    def _tell(self, client: Sender, replies: Sequence[Outgoing]) -> None:
-        self._promises.told(str(client), decoded(replies))
+    def _reply(self, client: Sender, replies: Sequence[Outgoing]) -> None:
+        self._promises.check_replies(str(client), decoded(replies))
         self._respond(self.name, str(client), replies)
 
     def _fail(self, error: OSError) -> None:
         if not _is_broken(error):
             raise PromiseBroken(f"the store of {self.name} failed: {error}") from error
-        self._world.tell(f"{self.name} ENDS because of its disk")
+        self._world.narrate(f"{self.name} ENDS because of its disk")
         self.crash(False)
         if self._healed:
             self.restart()
@@ -344,7 +344,7 @@ class SimScrubber(Asker):
             examination = server.journal.examination(place)
             verdict = examination.run(lambda bytes: None) if examination is not None else None
             if verdict is not None and not verdict.whole:
-                self._world.tell(f"{server.name} LEAVES place {place} of its store")
+                self._world.narrate(f"{server.name} LEAVES place {place} of its store")
                 server.host.leave(place, verdict.readable)
         for key in server.host.replica.quarantined:
             if key not in self._pulling:
@@ -366,6 +366,8 @@ class SimScrubber(Asker):
                 and self._server.up
                 and host.repair(PutData(NO_CALL, id, object, tag, element))
             ):
-                self._world.tell(f"{self._server.name} REPAIRS {object} {tag.number}.{tag.writer}")
+                self._world.narrate(
+                    f"{self._server.name} REPAIRS {object} {tag.number}.{tag.writer}"
+                )
 
         self.ask(operation, done)

@@ -130,12 +130,12 @@ def _judge_genesis(chronicle: FileChronicle, operation: FileOperation, state: Fi
 
 def _judge_get(chronicle: FileChronicle, operation: FileOperation, state: FileState) -> None:
     what = operation.describe()
-    told = {(block.name, block.tag) for block in operation.blocks}
-    if (genesis_name(operation.file), state.tag) not in told:
+    reported = {(block.name, block.tag) for block in operation.blocks}
+    if (genesis_name(operation.file), state.tag) not in reported:
         raise PromiseBroken(f"{what}: it did not look at the genesis block")
     if not state.genesis.atomic:
         for part in state.parts:
-            if (block_name(state.genesis.file, part.id), part.tag) not in told:
+            if (block_name(state.genesis.file, part.id), part.tag) not in reported:
                 raise PromiseBroken(
                     f"{what}: no server told it that block {part.id} is at version {part.tag}"
                 )
@@ -213,12 +213,12 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
     chunks = content_of(wanted, base.genesis.chunking).chunks
     there = {part.digest for part in operation.state.parts}
     for chunk in chunks:
-        told = any(
+        reported = any(
             c.offset <= chunk.offset and chunk.offset + chunk.length <= c.offset + c.length
             for c in conflicts
         )
         if (
-            not told
+            not reported
             and chunk.digest not in there
             and not (operation.mine and chunk.digest in before)
         ):

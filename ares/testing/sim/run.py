@@ -81,7 +81,7 @@ def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:
         run.look_back()
     except (PromiseBroken, AssertionError, StoreDamaged) as broken:
         violation = str(broken) or f"{type(broken).__name__}: {broken!r}"
-        run.world.tell(f"VIOLATION: {violation}")
+        run.world.narrate(f"VIOLATION: {violation}")
     reconfigurations = run.consensus.table.count
     return SimVerdict(
         violation,
@@ -105,7 +105,7 @@ class SimRun:
         self.consensus = SimConsensus(self.world, places)
         self._c0 = plan.c0
         places.see(self._c0)
-        self.world.tell(f"c0 IS {name_configuration(self._c0)}")
+        self.world.narrate(f"c0 IS {name_configuration(self._c0)}")
         self.values = SingleValues()
         watches = [ServerWatch(places, self.values) for _ in range(plan.servers)]
         self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
@@ -171,7 +171,7 @@ class SimRun:
         if self.consensus.healed:
             return
         world = self.world
-        world.tell(
+        world.narrate(
             f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for "
             f"{fault.lasts_s:.3f} s"
         )
@@ -208,7 +208,7 @@ class SimRun:
 
     def _restart(self, server: SimServer) -> None:
         if not self.consensus.healed:
-            self.world.tell(f"{server.name} RESTARTS")
+            self.world.narrate(f"{server.name} RESTARTS")
             server.restart()
 
     # -- the course of a run -----------------------------------------------------------------------
@@ -219,7 +219,7 @@ class SimRun:
 
     def heal(self) -> None:
         """Test liveness: with all servers back and a good network, every operation completes."""
-        self.world.tell("HEALING")
+        self.world.narrate("HEALING")
         self.world.heal()
         self.consensus.healed = True
         self.consensus.down_until = 0.0
@@ -292,7 +292,7 @@ class SimRun:
         for server in self.world.rng.sample(self.servers, len(self.servers)):
             touched = [id for id, members in present.items() if server.name in members]
             if all(left[id] > 0 for id in touched):
-                self.world.tell(f"{server.name} CRASHES FOR GOOD")
+                self.world.narrate(f"{server.name} CRASHES FOR GOOD")
                 server.crash(True)
                 for id in touched:
                     left[id] -= 1

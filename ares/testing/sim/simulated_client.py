@@ -188,11 +188,11 @@ class SimClient(SimCaller):
         self.running[lane] = event
         if self._world.story is not None:
             over = (
-                f"over {_told(base)}"
+                f"over {_result_text(base)}"
                 if step.operation in ("write-versioned", "delete-versioned")
                 else ""
             )
-            self._world.tell(
+            self._world.narrate(
                 f"{event.client} BEGINS {step.operation} {step.key} {value or ''} {over}".rstrip()
             )
         queue = (self.view.domain, ObjectName(step.key)) if kind in ("write", "delete") else None
@@ -251,9 +251,9 @@ class SimClient(SimCaller):
     ) -> None:
         del self.running[lane]
         if self._world.story is not None:
-            self._world.tell(
+            self._world.narrate(
                 f"{event.client} ENDS {step.operation} {step.key} with "
-                f"{error if error is not None else _told(result)}"
+                f"{error if error is not None else _result_text(result)}"
             )
         now = self._world.now
         if isinstance(error, ObjectNotFound):
@@ -301,7 +301,7 @@ class SimClient(SimCaller):
             return
         tag = settled.tag if settled is not None else TAG_ZERO
         value = self._run.values.of(self.view.domain, name, tag)
-        told = (
+        content = (
             None
             if value is TOMBSTONE
             else _text(value)
@@ -310,7 +310,13 @@ class SimClient(SimCaller):
         )
         self._run.events.append(
             Event(
-                event.client, "read", event.key, told, event.invoked, self._world.now, tag=pair(tag)
+                event.client,
+                "read",
+                event.key,
+                content,
+                event.invoked,
+                self._world.now,
+                tag=pair(tag),
             )
         )
 
@@ -334,7 +340,7 @@ class SimClient(SimCaller):
         if not self.dead:
             self.dead = True
             self._run.chronicle.dead.add(self.name)
-            self._world.tell(f"{self.name} DIES")
+            self._world.narrate(f"{self.name} DIES")
             self._run.events.extend(self.running.values())
             self.running.clear()
             self._steps.clear()
@@ -401,7 +407,7 @@ def _shown(value: Answered) -> str:
     return _text(value) if isinstance(value, bytes) else repr(value)
 
 
-def _told(result: Any) -> str:
+def _result_text(result: Any) -> str:
     if isinstance(result, DataResult):
         return f"{_shown(result.value)} {result.tag.number}.{result.tag.writer}"
     if isinstance(result, CoverableResult):

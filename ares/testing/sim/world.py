@@ -82,7 +82,7 @@ class SimWorld:
         action(*arguments)
         return True
 
-    def tell(self, text: str) -> None:
+    def narrate(self, text: str) -> None:
         if self.story is not None:
             self.story.append(f"{self.now * 1000:10.3f} ms  {text}")
 
@@ -99,7 +99,7 @@ class SimWorld:
         loss = self._loss(source, target)
         if loss and rng.random() < loss:
             if self.story is not None:
-                self.tell(f"{source} -> {target}  LOST {self._described(frames)}")
+                self.narrate(f"{source} -> {target}  LOST {self._described(frames)}")
             return
         self.after(self._delay(source, target), self._arrive, source, target, frames, deliver)
         if chances.double and not once and rng.random() < chances.double:
@@ -129,13 +129,13 @@ class SimWorld:
     ) -> None:
         if self.cuts and self._separated(source, target):
             if self.story is not None:
-                self.tell(f"{source} -> {target}  CUT {self._described(frames)}")
+                self.narrate(f"{source} -> {target}  CUT {self._described(frames)}")
             return
         self.messages += 1
         self._hash.update(f"{self.now!r}{source}{target}".encode())
         self._hash.update(frames[0])
         if self.story is not None:
-            self.tell(f"{source} -> {target}  {self._described(frames)}")
+            self.narrate(f"{source} -> {target}  {self._described(frames)}")
         deliver(source, frames)
 
     def _described(self, frames: list[bytes]) -> str:
@@ -246,7 +246,9 @@ class SimConsensus:
             configuration.domain, configuration.index, configuration, proposer
         )
         self._places.see(decision.content)
-        self._world.tell(f"consensus DECIDES c{configuration.index} for client {decision.proposer}")
+        self._world.narrate(
+            f"consensus DECIDES c{configuration.index} for client {decision.proposer}"
+        )
         self._world.after(
             self._wait(), answer, Decided(CallId(0), decision.content, decision.client)
         )

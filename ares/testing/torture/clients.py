@@ -29,7 +29,7 @@ from ares.testing.torture.records import (
     Record,
     encoder,
     name_of,
-    tell,
+    send_to_parent,
     value_of,
 )
 from ares.testing.verify.history import Event, Operation, Outcome
@@ -105,7 +105,7 @@ class RecordLog:
     def report(self) -> None:
         """Report the counts to the parent process."""
         self._file.flush()
-        tell(Counts(**self._counts))
+        send_to_parent(Counts(**self._counts))
 
 
 class RecordedClient:

@@ -108,32 +108,32 @@ class NemesisLedger:
             if server.id in self.trouble or server.identity != self.identities[server.id]
         }
 
-    def may_hurt(self, who: ServerId) -> bool:
+    def may_hurt(self, target: ServerId) -> bool:
         """Return whether a healthy process may be killed, stopped or cut off now.
 
         The process is a server or a consensus member.
         """
-        if who in self.trouble:
+        if target in self.trouble:
             return False
-        if who in self._members:
+        if target in self._members:
             return len(self._members) - len(self.members_well) < (len(self._members) - 1) // 2
         return all(
-            len(self.lost(configuration) | {who}) <= configuration.crashes_survived
-            for configuration in self._naming(who)
+            len(self.lost(configuration) | {target}) <= configuration.crashes_survived
+            for configuration in self._naming(target)
         )
 
-    def hurt(self, who: ServerId, how: Trouble) -> None:
+    def hurt(self, target: ServerId, how: Trouble) -> None:
         """Note the start of trouble. Ask :meth:`may_hurt` first.
 
         A process in trouble may get into worse trouble: death costs no more than silence.
         """
-        self.trouble[who] = how
+        self.trouble[target] = how
 
-    def recovered(self, who: ServerId, identity: str | None = None) -> None:
+    def recovered(self, target: ServerId, identity: str | None = None) -> None:
         """Note the end of trouble; ``identity``: of a server's new life."""
-        del self.trouble[who]
+        del self.trouble[target]
         if identity is not None:
-            self.identities[who] = identity
+            self.identities[target] = identity
 
     # -- configurations ----------------------------------------------------------------------------
 
@@ -189,11 +189,11 @@ class NemesisLedger:
             for other in over:
                 del self._pending[other]
 
-    def _naming(self, who: ServerId) -> list[Configuration]:
+    def _naming(self, target: ServerId) -> list[Configuration]:
         return [
             configuration
             for configuration in self.in_use
-            if who in configuration.server_ids and who not in self.lost(configuration)
+            if target in configuration.server_ids and target not in self.lost(configuration)
         ]
 
     def _tick(self) -> int:
@@ -309,49 +309,49 @@ class Nemesis:
         allowed = [id for id in candidates if self._ledger.may_hurt(id)]
         if not allowed:
             return
-        who = self._chance.choice(allowed)
+        target = self._chance.choice(allowed)
         faults = [self._kill, self._freeze, *([self._cut] * 2 if self._cluster.has_network else [])]
         fault = self._kill if self._deadly else self._chance.choice(faults)
-        fault(who)
+        fault(target)
 
-    def _kill(self, who: ServerId) -> None:
-        self._hurt(who, "dead", "kill")
-        self._cluster.kill(who)
-        self._recover(partial(self._relaunch, who))
+    def _kill(self, target: ServerId) -> None:
+        self._hurt(target, "dead", "kill")
+        self._cluster.kill(target)
+        self._recover(partial(self._relaunch, target))
 
-    def _freeze(self, who: ServerId) -> None:
-        self._hurt(who, "stopped", "stop")
-        self._cluster.freeze(who)
+    def _freeze(self, target: ServerId) -> None:
+        self._hurt(target, "stopped", "stop")
+        self._cluster.freeze(target)
         dies = self._chance.random() < 0.2
-        self._recover(partial(self._die_frozen if dies else self._thaw, who))
+        self._recover(partial(self._die_frozen if dies else self._thaw, target))
 
-    def _cut(self, who: ServerId) -> None:
+    def _cut(self, target: ServerId) -> None:
         others = [
             *self._cluster.hosts,
             *self._ledger.members_well,
             *(self._well() if self._log else ()),
         ]
         direction: Direction = self._chance.choice(("in", "out", "both"))
-        peers = [other for other in others if other != who and self._chance.random() < 0.7] or [
+        peers = [other for other in others if other != target and self._chance.random() < 0.7] or [
             self._cluster.hosts[0]
         ]
-        self._hurt(who, "partitioned", f"partition {direction}", f"from {', '.join(peers)}")
-        self._cluster.cut(who, peers, direction)
-        self._recover(partial(self._mend, who))
+        self._hurt(target, "partitioned", f"partition {direction}", f"from {', '.join(peers)}")
+        self._cluster.cut(target, peers, direction)
+        self._recover(partial(self._mend, target))
 
-    def _hurt(self, who: ServerId, trouble: Trouble, kind: str, detail: str = "") -> None:
-        self._ledger.hurt(who, trouble)
-        what = kind if who in self._ledger.identities else f"{kind} consensus"
-        self._timeline.mark(what, who, detail, fault=True)
-        self._timeline.state(who, trouble)
+    def _hurt(self, target: ServerId, trouble: Trouble, kind: str, detail: str = "") -> None:
+        self._ledger.hurt(target, trouble)
+        what = kind if target in self._ledger.identities else f"{kind} consensus"
+        self._timeline.mark(what, target, detail, fault=True)
+        self._timeline.state(target, trouble)
 
     def _notice_ended(self) -> None:
-        for who in self._cluster.ended():
-            self.problems.append(f"{who} ended by itself; see its log")
-            recovering = who in self._ledger.trouble
-            self._hurt(who, "dead", "ended by itself")
+        for target in self._cluster.ended():
+            self.problems.append(f"{target} ended by itself; see its log")
+            recovering = target in self._ledger.trouble
+            self._hurt(target, "dead", "ended by itself")
             if not recovering:
-                self._recover(partial(self._relaunch, who))
+                self._recover(partial(self._relaunch, target))
 
     # -- recoveries --------------------------------------------------------------------------------
 
@@ -372,44 +372,44 @@ class Nemesis:
         except Exception as error:
             self.problems.append(f"a recovery failed: {error!r}")
 
-    async def _relaunch(self, who: ServerId) -> None:
+    async def _relaunch(self, target: ServerId) -> None:
         slow = (
             bool(self._log)
-            and who in self._ledger.identities
+            and target in self._ledger.identities
             and self._chance.random() < SLOW_SHARE
         )
-        await self._cluster.launch(who, slow)
-        identity = self._cluster.identity(who) if who in self._ledger.identities else None
-        forgot = identity is not None and identity != self._ledger.identities[who]
-        self._ledger.recovered(who, identity)
+        await self._cluster.launch(target, slow)
+        identity = self._cluster.identity(target) if target in self._ledger.identities else None
+        forgot = identity is not None and identity != self._ledger.identities[target]
+        self._ledger.recovered(target, identity)
         self._timeline.mark(
-            "slow disk" if slow else "new life" if forgot else "restarted", who, fault=slow
+            "slow disk" if slow else "new life" if forgot else "restarted", target, fault=slow
         )
-        self._timeline.state(who, "up", new_life=True)
+        self._timeline.state(target, "up", new_life=True)
 
-    async def _thaw(self, who: ServerId) -> None:
-        if self._ledger.trouble[who] == "stopped":
-            self._cluster.thaw(who)
-        await self._well_again(who, "continued")
+    async def _thaw(self, target: ServerId) -> None:
+        if self._ledger.trouble[target] == "stopped":
+            self._cluster.thaw(target)
+        await self._well_again(target, "continued")
 
-    async def _die_frozen(self, who: ServerId) -> None:
-        if self._ledger.trouble[who] == "stopped":
-            self._hurt(who, "dead", "kill")
-            self._cluster.kill(who)
-        await self._relaunch(who)
+    async def _die_frozen(self, target: ServerId) -> None:
+        if self._ledger.trouble[target] == "stopped":
+            self._hurt(target, "dead", "kill")
+            self._cluster.kill(target)
+        await self._relaunch(target)
 
-    async def _mend(self, who: ServerId) -> None:
-        self._cluster.mend(who)
-        await self._well_again(who, "connected")
+    async def _mend(self, target: ServerId) -> None:
+        self._cluster.mend(target)
+        await self._well_again(target, "connected")
 
-    async def _well_again(self, who: ServerId, kind: str) -> None:
+    async def _well_again(self, target: ServerId, kind: str) -> None:
         """Note the recovery, unless the process ended by itself meanwhile."""
-        if self._ledger.trouble[who] == "dead":
-            await self._relaunch(who)
+        if self._ledger.trouble[target] == "dead":
+            await self._relaunch(target)
         else:
-            self._ledger.recovered(who)
-            self._timeline.mark(kind, who)
-            self._timeline.state(who, "up")
+            self._ledger.recovered(target)
+            self._timeline.mark(kind, target)
+            self._timeline.state(target, "up")
 
     # -- reconfigurations --------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from ares.testing.torture.records import (
     WishInstalled,
     WishKilled,
     encoder,
-    tell,
+    send_to_parent,
 )
 from ares.testing.torture.torture_cluster import RECONFIGURERS_HOST, Helper, TortureCluster
 
@@ -61,7 +61,7 @@ async def run_reconfigurer(plan: ReconfigurerPlan) -> None:
         if wish.fresh:
             await store.close()
             store = await connect(settings)
-        tell(await _fulfil(wish, store, consensus, plan.timeout_s))
+        send_to_parent(await _fulfil(wish, store, consensus, plan.timeout_s))
     await store.close()
     await consensus.close()
 
@@ -75,7 +75,7 @@ async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: f
         nonlocal begun
         if not begun and not (wish.dap == "chain" and progress.stage in BEFORE_SEAL):
             begun = True
-            tell(WishBegun())
+            send_to_parent(WishBegun())
         reports[progress.stage] += 1
         if progress.stage == wish.dies_in and reports[progress.stage] == wish.dies_after:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -140,7 +140,7 @@ class Reconfigurers:
             )
         )
         self._busy.add(helper)
-        helper.say(encoder.encode(wish))
+        helper.send_line(encoder.encode(wish))
         heard: list[Reply] = []
         stuck = False
         try:

@@ -128,7 +128,7 @@ _record_decoder = msgspec.json.Decoder(Record)
 _log_decoder = msgspec.json.Decoder(LogRecorded)
 
 
-def tell(message: Counts | Reply) -> None:
+def send_to_parent(message: Counts | Reply) -> None:
     """Report to the parent process."""
     sys.stdout.buffer.write(encoder.encode(message) + b"\n")
     sys.stdout.buffer.flush()

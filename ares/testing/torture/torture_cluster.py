@@ -92,7 +92,7 @@ class TortureCluster:
         loop = asyncio.get_running_loop()
         begin, deadline = self._spawn(id, slow), loop.time() + CLUSTER_READY_S
         ready = ETCD_READY if id in self._etcd else f"READY {id} ".encode()
-        while ready not in self._said(id, begin):
+        while ready not in self._output_since(id, begin):
             if self._children[id].poll() is not None or loop.time() > deadline:
                 raise TortureFailed(
                     f"{id} did not start. The end of its log:\n{self.last_words(id)}"
@@ -169,7 +169,7 @@ class TortureCluster:
     def _log(self, id: str) -> Path:
         return self._logs / f"{id}.log"
 
-    def _said(self, id: str, begin: int) -> bytes:
+    def _output_since(self, id: str, begin: int) -> bytes:
         with open(self._log(id), "rb") as log:
             log.seek(begin)
             return log.read()
@@ -204,7 +204,7 @@ class Helper:
     def alive(self) -> bool:
         return self._process.returncode is None
 
-    def say(self, line: bytes) -> None:
+    def send_line(self, line: bytes) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line + b"\n")
 

@@ -205,7 +205,7 @@ class TortureRun:
             )
             for host in CLIENT_HOSTS
         ]
-        progress = asyncio.create_task(self._tell(nemesis))
+        progress = asyncio.create_task(self._show_progress(nemesis))
         try:
             await nemesis.rage(self._options.seconds)
             await asyncio.sleep(CALM_S)
@@ -244,7 +244,7 @@ class TortureRun:
             f"the clients of host {host} ended by themselves: {helper.last_words()}"
         )
 
-    async def _tell(self, nemesis: Nemesis) -> None:
+    async def _show_progress(self, nemesis: Nemesis) -> None:
         while True:
             counts = Counts(
                 sum(each.operations for each in self._counts.values()),
@@ -286,9 +286,11 @@ class TortureRun:
         options, timeline = self._options, self._timeline
         files = sorted(self._home.glob("*.jsonl"))
         if self._of_log:
-            told = load_log_records(files, timeline.origin)
-            (options.out / "history.jsonl").write_bytes(dump_log(record.event for record in told))
-            return self._written(told, judge_log(told), nemesis)
+            appended = load_log_records(files, timeline.origin)
+            (options.out / "history.jsonl").write_bytes(
+                dump_log(record.event for record in appended)
+            )
+            return self._written(appended, judge_log(appended), nemesis)
         records = load_records(files, timeline.origin)
         (options.out / "history.jsonl").write_bytes(dump(record.event for record in records))
         return self._written(records, judge(records), nemesis)
@@ -331,13 +333,13 @@ class TortureRun:
 
 
 def torture(
-    options: Options, show: Callable[[TortureProgress], None], say: Callable[[str], None]
+    options: Options, show: Callable[[TortureProgress], None], show_line: Callable[[str], None]
 ) -> Summary:
     """Make a place for the run, carry it out, write the results, and clear up.
 
-    ``show`` is called with the progress twice a second, ``say`` with urgent messages for a person.
-    SIGINT, SIGTERM and SIGHUP end the run with KeyboardInterrupt, after all processes are stopped
-    and removed. Raises :class:`ares.testing.torture.records.TortureFailed`.
+    ``show`` is called with the progress twice a second, ``show_line`` with urgent messages for a
+    person. SIGINT, SIGTERM and SIGHUP end the run with KeyboardInterrupt, after all processes are
+    stopped and removed. Raises :class:`ares.testing.torture.records.TortureFailed`.
     """
     notes: list[str] = []
     options.out.mkdir(parents=True, exist_ok=True)
@@ -346,7 +348,7 @@ def torture(
         network = None
         if options.partitions and (why := obstacle()):
             notes.append(why)
-            say(why)
+            show_line(why)
         elif options.partitions:
             network = stack.enter_context(TortureNetwork(_hosts(options)))
         cluster = _cluster(home, options, network)

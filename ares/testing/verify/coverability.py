@@ -74,9 +74,9 @@ def is_changed(event: Event) -> bool:
 class VersionHistory:
     """The relevant operations on an object, with known or derived versions.
 
-    ``made``: the write of each version. ``told``: for each version, the first operation to end with
-    this version. ``silent``: writes of unknown version. ``ownerless``: told versions without a
-    possible write.
+    ``made``: the write of each version. ``reported``: for each version, the first operation to end
+    with this version. ``silent``: writes of unknown version. ``ownerless``: reported versions
+    without a possible write.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -93,7 +93,7 @@ class VersionHistory:
             for event in events
             if event.outcome == "failed" and event.tag is not None and is_write(event)
         }
-        self.told = earliest(
+        self.reported = earliest(
             (event.tag, event) for event in counted if event.tag is not None and not is_write(event)
         )
         self.silent = [event for event in counted if event.tag is None and is_write(event)]
@@ -105,7 +105,7 @@ class VersionHistory:
     def _link(self) -> dict[Event, Event]:
         """Map silent writes with a version known from a reader to copies with the version."""
         wanted: dict[str | None, dict[Pair, Event]] = {}
-        for version, event in self.told.items():
+        for version, event in self.reported.items():
             if version in self.made or version == ZERO_TAG:
                 continue
             if version in self.failed:
@@ -247,8 +247,8 @@ def _made_up(versions: VersionHistory, _: Sequence[Event]) -> Iterator[Contradic
                 (write, event),
             )
         else:
-            yield Contradiction(f"{why}, {_nobodys(others)}", (*others, event))
-    for version, event in versions.told.items():
+            yield Contradiction(f"{why}, {_without_writer(others)}", (*others, event))
+    for version, event in versions.reported.items():
         if version in versions.made and response(event) < versions.made[version].invoked:
             why = (
                 f"{_subject(event)} returned version {shown(version)} before the write of it was "
@@ -282,7 +282,7 @@ def _discontinuous(versions: VersionHistory, sound: Sequence[Event]) -> Iterator
         if (write := versions.made.get(base)) is not None:
             if response(event) < write.invoked:
                 yield Contradiction(f"{did} before the write of it was invoked", (write, event))
-        elif base == ZERO_TAG or base in versions.told:
+        elif base == ZERO_TAG or base in versions.reported:
             continue
         elif (failed := versions.failed.get(base)) is not None:
             yield Contradiction(f"{did}, whose write failed without effect", (failed, event))
@@ -292,11 +292,12 @@ def _discontinuous(versions: VersionHistory, sound: Sequence[Event]) -> Iterator
         earliest((base, event) for event, base in unowned.items()), versions.silent
     ):
         yield Contradiction(
-            f"{_subject(event)} covered version {shown(base)}, {_nobodys(others)}", (*others, event)
+            f"{_subject(event)} covered version {shown(base)}, {_without_writer(others)}",
+            (*others, event),
         )
 
 
-def _nobodys(others: tuple[Event, ...]) -> str:
+def _without_writer(others: tuple[Event, ...]) -> str:
     return "which no write is left to have made" if others else "which no write made"
 
 
@@ -307,7 +308,7 @@ def _stale(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]
     """
     ended = sorted(
         ((event.tag, event) for event in sound if event.tag is not None),
-        key=lambda told: response(told[1]),
+        key=lambda pair: response(pair[1]),
     )
     over = [response(event) for _, event in ended]
     highest = list(accumulate(ended, _higher))
@@ -328,7 +329,7 @@ def _higher(one: tuple[Pair, Event], other: tuple[Pair, Event]) -> tuple[Pair, E
 
 def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
     """Yield the bases with two or more certain versions over them."""
-    seen = {*versions.told, *(event.base for event in versions.operations if is_changed(event))}
+    seen = {*versions.reported, *(event.base for event in versions.operations if is_changed(event))}
     made = {
         version: event
         for version, event in versions.made.items()

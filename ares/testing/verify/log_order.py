@@ -89,10 +89,12 @@ class _Log:
         last = -1
         for position in self.order:
             if position < last:
-                self._say(f"two appends overlap at position {position}", self.starts[position])
+                self._contradict(
+                    f"two appends overlap at position {position}", self.starts[position]
+                )
             last = max(last, position + len(self.starts[position].entries))
 
-    def _say(self, why: str, *events: LogEvent) -> None:
+    def _contradict(self, why: str, *events: LogEvent) -> None:
         self.contradictions.append(_Contradiction(why, events))
 
     def _bring(self, event: LogEvent) -> None:
@@ -108,18 +110,22 @@ class _Log:
         placed = self._placed.setdefault(id(append), position)
         held = self.starts.setdefault(position, append)
         if placed != position:
-            self._say(f"an append is at position {placed} and at {position}", append, seen_by)
+            self._contradict(
+                f"an append is at position {placed} and at {position}", append, seen_by
+            )
         elif held is not append:
-            self._say(f"position {position} belongs to two appends", held, append, seen_by)
+            self._contradict(f"position {position} belongs to two appends", held, append, seen_by)
 
     def _look_at(self, read: LogEvent) -> None:
         for index, entry in enumerate(read.entries):
             append, offset = self._brought.get(entry, (None, 0))
             position = (read.position or 0) + index
             if append is None:
-                self._say(f"{entry[:80]!r} was read, and no append stored it", read)
+                self._contradict(f"{entry[:80]!r} was read, and no append stored it", read)
             elif append.outcome == "failed":
-                self._say(f"{entry[:80]!r} was read, although its append failed", append, read)
+                self._contradict(
+                    f"{entry[:80]!r} was read, although its append failed", append, read
+                )
             else:
                 self._place(append, position - offset, read)
 
@@ -156,7 +162,7 @@ class _Log:
             elif event.operation == "tail":
                 begin, _ = self.around(event.position)
                 if begin != event.position:
-                    self._say(
+                    self._contradict(
                         f"tail() told {event.position}, which is inside an append",
                         event,
                         self.starts[begin],
@@ -199,16 +205,16 @@ def _disordered(bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
     for bound in before:
         latest.append(bound if not latest or bound.invoked > latest[-1].invoked else latest[-1])
     mosts = [bound.most for bound in before]
-    told = set()
+    reported = set()
     for bound in bounds:
         index = bisect_left(mosts, bound.least) - 1
         if (
             index >= 0
             and latest[index].invoked > bound.responded
-            and id(latest[index].event) not in told
+            and id(latest[index].event) not in reported
         ):
             late = latest[index]
-            told.add(id(late.event))
+            reported.add(id(late.event))
             why = (
                 f"{late.event.client}'s {late.event.operation} says that the log had at most "
                 f"{late.most:g} entries, and began after "

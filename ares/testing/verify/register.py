@@ -205,16 +205,16 @@ def conflicts(zones: Sequence[Zone]) -> Iterator[tuple[Zone, Zone]]:
             yield apart.pop(), zone
         else:
             apart.append(zone)
-    told = set()
+    reported = set()
     for zone in zones:
         index = bisect_left(apart, zone.begun, key=attrgetter("ended")) - 1
         if (
             zone.begun <= zone.ended
             and index >= 0
             and zone.ended < apart[index].begun
-            and index not in told
+            and index not in reported
         ):
-            told.add(index)
+            reported.add(index)
             yield apart[index], zone
 
 

@@ -117,7 +117,7 @@ class LogClient(SimCaller):
         self._count += 1
         number, now, position = self._count, self._world.now, int(self.tail * step.where)
         position = max(position - place, 0) if step.operation in LOG_READS else position
-        self._world.tell(f"{self.name} BEGINS {step.operation} {number} near {position}")
+        self._world.narrate(f"{self.name} BEGINS {step.operation} {number} near {position}")
         kind = LOG_OPERATION_KINDS.get(step.operation)
         entries = (
             tuple(f"{self.name}-{number}-{index}" for index in range(step.entries))
@@ -188,7 +188,7 @@ class LogClient(SimCaller):
         if number not in self.running:
             return
         event = self.running.pop(number)
-        self._world.tell(
+        self._world.narrate(
             f"{self.name} ENDS {step.operation} {number} with "
             f"{result if error is None else repr(error)}"
         )
@@ -249,14 +249,14 @@ class LogClient(SimCaller):
                 trimmed = error.upto
                 self._follower = None
             case _:
-                position, entries = self._told(step, position, entries, result)
+                position, entries = self._position_and_entries(step, position, entries, result)
         at, place = event.at, position if outcome == "ok" else None
         if isinstance(error, PositionTaken) and error.tail <= error.position:
             at = None  # the log was shorter: no reply says that the position is taken
         if event.operation == "follow":
             client = f"{self.name} follows {self._followers}"
         if event.operation != "follow" or entries:
-            told = LogEvent(
+            ended = LogEvent(
                 client,
                 event.operation,
                 SIMULATED_LOG,
@@ -268,9 +268,9 @@ class LogClient(SimCaller):
                 at,
                 trimmed,
             )
-            self._run.events.append(told)
+            self._run.events.append(ended)
 
-    def _told(
+    def _position_and_entries(
         self, step: LogStep, position: int, entries: tuple[str, ...], result: Any
     ) -> tuple[int, tuple[str, ...]]:
         match step.operation:
@@ -292,7 +292,7 @@ class LogClient(SimCaller):
         """Stop in the middle of any work."""
         if not self.dead:
             self.dead = True
-            self._world.tell(f"{self.name} DIES")
+            self._world.narrate(f"{self.name} DIES")
             self._run.events.extend(
                 event
                 for event in self.running.values()

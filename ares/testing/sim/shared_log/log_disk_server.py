@@ -80,7 +80,7 @@ class DiskLogServer(LogServer):
 
     def _begin(self) -> None:
         while not self._began():
-            self._world.tell(f"{self.name} ENDS while it starts")
+            self._world.narrate(f"{self.name} ENDS while it starts")
 
     def _began(self) -> bool:
         """Start, and return whether the server runs; the power may fail."""
@@ -159,7 +159,7 @@ class DiskLogServer(LogServer):
 
     def _post(self, to: str, messages: Sequence[AnyMessage]) -> None:
         self._know()
-        self._run.watch.told(self, messages)
+        self._run.watch.check_replies(self, messages)
         self._run.post(self.name, to, list(messages))
         self._run.watch.look(self)
 

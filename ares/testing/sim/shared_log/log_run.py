@@ -42,7 +42,7 @@ class SimLogRun:
         self.watch = LogWatch(lambda name: self.servers[name])
         self.consensus = SimConsensus(self.world, SinglePlaces())
         self.watch.decided[0] = plan.first_chain
-        self.world.tell(f"THE FIRST CHAIN IS {name_configuration(plan.first_chain)}")
+        self.world.narrate(f"THE FIRST CHAIN IS {name_configuration(plan.first_chain)}")
         self.servers: dict[str, LogServer] = {}
         for number in range(plan.servers):
             server = DiskLogServer(self, number) if plan.place_bytes else LogServer(self, number)
@@ -136,7 +136,7 @@ class SimLogRun:
         world = self.world
         if self.consensus.healed:
             return
-        world.tell(
+        world.narrate(
             f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for "
             f"{fault.lasts_s:.3f} s"
         )
@@ -162,11 +162,11 @@ class SimLogRun:
                 self.consensus.down_until = world.now + fault.lasts_s
 
     def _restart(self, server: LogServer) -> None:
-        self.world.tell(f"{server.name} RESTARTS")
+        self.world.narrate(f"{server.name} RESTARTS")
         server.restart()
 
     def _bury(self, name: str) -> None:
-        self.world.tell(f"{name} IS DEAD FOR GOOD")
+        self.world.narrate(f"{name} IS DEAD FOR GOOD")
         self.servers[name].gone = True
         self.servers[name].crash(True)
 
@@ -181,7 +181,7 @@ class SimLogRun:
 
         Decide a chain of live servers, answer all clients, finalize the last chain.
         """
-        self.world.tell("HEALING")
+        self.world.narrate("HEALING")
         self.world.heal()
         self.consensus.healed, self.consensus.down_until = True, 0.0
         if self.plan.dead is not None:

@@ -112,7 +112,7 @@ class LogServer:
             name = to.name if isinstance(to, SimSender) else str(to)
             by_receiver.setdefault(name, []).append(message)
         for to, batch in by_receiver.items():
-            self._run.watch.told(self, batch)
+            self._run.watch.check_replies(self, batch)
             self._run.post(self.name, to, batch)
         self._run.watch.look(self)
         if not self._syncing and self._synced < len(self.disk):
@@ -262,7 +262,7 @@ class LogWatch:
                 f"append {record.number} of client {record.client} is committed twice"
             )
 
-    def told(self, server: LogServer, messages: Sequence[AnyMessage]) -> None:
+    def check_replies(self, server: LogServer, messages: Sequence[AnyMessage]) -> None:
         """Check the replies of a server."""
         for message in messages:
             if isinstance(message, Appended) and message.outcome is AppendOutcome.DONE:
