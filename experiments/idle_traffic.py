@@ -1,6 +1,6 @@
-"""Bytes that cross sites while nothing happens.
+"""Bytes between idle sites.
 
-There are three sites of three servers and a member each, in network namespaces.
+Three sites, in network namespaces, have three servers and a member each.
 
     sudo .venv/bin/python -m experiments.idle_traffic            # the defaults of `init --sites`
     sudo .venv/bin/python -m experiments.idle_traffic --curve --away
@@ -8,7 +8,7 @@ There are three sites of three servers and a member each, in network namespaces.
 
 Each site has a domain and a log of its own, and the cluster an autopilot. No client runs while
 bytes are counted. The figure of a pair of sites is the sum of both directions, with the headers
-of IP and TCP. It needs root, `ip` and `iptables`.
+of IP and TCP. Root, `ip` and `iptables` are required.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def address_of(site: str) -> str:
 
 
 class Network:
-    """Namespaces of the sites, a bridge between them, and counters of bytes for each other site."""
+    """Namespaces of the sites, a bridge between them, and counters of bytes for each pair."""
 
     def __init__(self) -> None:
         self._prefix = f"idle{os.getpid()}"
@@ -76,7 +76,7 @@ class Network:
                 namespaces.remove(name)
 
     def count(self, consensus_ports: Sequence[int]) -> None:
-        """Begin to count, what members of the consensus service say to each other by itself."""
+        """Begin to count; messages between consensus members have a count of their own."""
         for here, there in permutations(IDLE_TRAFFIC_SITES, 2):
             rule = (*self.inside(here), "iptables", "-w", "-A", "OUTPUT", "-p", "tcp")
             for port in consensus_ports:
@@ -86,7 +86,7 @@ class Network:
             namespaces.run(*rule, "-d", address_of(there), "-j", "RETURN")
 
     def counted(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return bytes that left a site for another one so far: all, and those of consensus."""
+        """Return the bytes from a site to each further site so far: all, and of consensus."""
         sums = {}
         for here in IDLE_TRAFFIC_SITES:
             saved = namespaces.run(*self.inside(here), "iptables-save", "-c", "-t", "filter")

@@ -1,12 +1,12 @@
-"""Time that reads and writes wait while a client behind a slow link moves a domain.
+"""Waits of reads and writes while a client behind a slow link moves a domain.
 
     sudo .venv/bin/python -m experiments.slow_mover                # about a minute, Linux
     sudo .venv/bin/python -m experiments.slow_mover --transport zmq --cut 0 --json
 
-Two network namespaces are joined by a link of RATE_MBIT each way, whose queues hold
-SLOW_MOVER_QUEUE_S of bytes. Six servers, which keep everything in memory, and a client near them
-are on one side. The mover is on the other side: it moves a domain of large objects from three
-servers to the other three, and reads and writes a small object at the same time. The link is cut
+Two network namespaces are joined by a link of RATE_MBIT each way, with queues for
+SLOW_MOVER_QUEUE_S of bytes. Six servers without disks, and a client near the servers, are on the
+first side. The mover is on the second side, moves a domain of large objects from three servers to
+three new servers, and reads and writes a small object at the same time. The link is cut
 for some seconds while the domain moves. The result has the longest read and write of each client
 and the duration of the move, all in seconds; a move cannot be faster than its bytes.
 """
@@ -109,7 +109,7 @@ async def use(store: Manager, key: str, ended: asyncio.Event, longest: dict[str,
 
 
 async def near(transport: str) -> None:
-    """Fill the domain, say so, and use it until the standard input ends."""
+    """Fill the domain, print a line, and use the domain until the standard input ends."""
     store, ended, longest = connect(transport, 1), asyncio.Event(), dict[str, float]()
     for number in range(SLOW_MOVER_OBJECTS):
         await store.write(f"large{number}", os.urandom(OBJECT_BYTES))
@@ -234,7 +234,7 @@ def main() -> None:
 
 
 def report(options: argparse.Namespace) -> None:
-    """Measure, and print what was found. Raises SystemExit where there can be no slow link."""
+    """Measure, and print the figures. Raises SystemExit where no slow link can be made."""
     if (why := obstacle(SLOW_MOVER_TOOLS)) is not None:
         raise SystemExit(why)
     try:

@@ -1,4 +1,4 @@
-"""Locks of files and directories between processes; a lock ends with its process at the latest.
+"""Locks of files and directories between processes. No lock outlives its process.
 
 Children of a process do not inherit the locks.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def take_lock(path: Path, *, make: bool = False) -> int | None:
-    """Return a descriptor that holds the only lock of a file until the descriptor is closed.
+    """Return a descriptor with the only lock of a file, held until the descriptor is closed.
 
     Returns None if another process holds the lock. ``make``: open the file for writes, and make an
     absent file. Raises OSError.
@@ -22,7 +22,7 @@ def take_lock(path: Path, *, make: bool = False) -> int | None:
 
 
 def lock_directory(path: Path) -> int:
-    """Wait for the only lock of a directory; return a descriptor that holds it until closed.
+    """Wait for the only lock of a directory; return a descriptor, which holds the lock.
 
     Raises OSError, at once for a file or a named pipe.
     """

@@ -25,7 +25,7 @@ PLACE_BYTES = 64 * 1024
 
 
 async def ran(journal, entries=(), answer=Appended):
-    """Start a server of the log, append ``entries``, stop it; return the length of its log.
+    """Start a server of the log, append ``entries``, stop the server; return the log's length.
 
     Each append gets an ``answer`` of this type.
     """
@@ -136,7 +136,7 @@ async def test_logs_of_an_earlier_release_start_and_are_missed_then(journal):
 
 
 async def test_a_directory_of_an_earlier_release_without_files_starts(journal):
-    """A crash of that release left it, before the log took anything."""
+    """A crash of an earlier release left the directory before the first append."""
     (journal / BEGUN_NAME).unlink()
     gone(journal, anchor(journal), *the_log(journal).iterdir())
     assert await ran(journal) == []
@@ -144,7 +144,7 @@ async def test_a_directory_of_an_earlier_release_without_files_starts(journal):
 
 
 async def test_a_log_without_room_for_its_anchor_does_not_begin(tmp_path, monkeypatch, caplog):
-    """Then the list does not name it, and the next start is one without logs."""
+    """The list does not name the log, and the next start has no logs."""
     journal = tmp_path / "journal"
 
     def full(*arguments):

@@ -1,4 +1,4 @@
-"""The commands of README.md and the tutorials work in their order, and so do examples in Python."""
+"""The commands of README.md and the tutorials work in their order, like the examples in Python."""
 
 import os
 import re
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 def blocks(page: Path) -> Iterator[str]:
     """Yield the page's shell blocks (indented) and Python blocks (fenced), as shell scripts.
 
-    A block that runs `make` is left out: it is the one that installs.
+    Blocks with `make` are left out: they install.
     """
     for language, fenced, indented in BLOCK.findall(page.read_text()):
         if language == "python":
@@ -65,7 +65,7 @@ def test_the_examples_of_the_reference_run(tmp_path: Path) -> None:
 
 
 def run(script: str, tmp_path: Path) -> str:
-    """Run a script in an empty directory that is also the home and /tmp; return what it printed."""
+    """Run a script in an empty directory, also the home and /tmp; return the output."""
     shutil.copy(CHECKOUT / "LICENSE", tmp_path)
     commands = tmp_path / "bin"
     commands.mkdir()

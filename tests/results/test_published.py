@@ -1,4 +1,4 @@
-"""The collection that the authors of ARES published: its sample, and a run for each trap."""
+"""The collection published by the authors of ARES: the sample, and a run for each trap."""
 
 import csv
 import tarfile

@@ -1,6 +1,6 @@
 """The rights of each role, with real clients over real sockets.
 
-A key that is not, or no longer, authorised has no rights.
+A key without a present authorisation has no rights.
 """
 
 import asyncio
@@ -174,9 +174,9 @@ async def test_a_client_that_was_turned_away_gets_in_when_it_is_authorised(
 
 
 class HalfWritten:
-    """A state in which only some servers accept puts, as if the others' disks were full.
+    """A state in which only some servers accept puts, as if the remaining disks were full.
 
-    ``tried`` has the servers that got a put, including refusing servers.
+    ``tried`` has the servers with a put, including refusing servers.
     """
 
     def __init__(self, cluster: SecureCluster, reached: tuple[str, ...] = ("s0",)) -> None:
@@ -225,9 +225,9 @@ async def half_written(cluster: SecureCluster, value: bytes) -> None:
 
 
 async def reach_the_half_written(cluster: SecureCluster) -> None:
-    """Silence two of the servers that lack the version.
+    """Silence two of the servers without the version.
 
-    Every quorum then has the server with the version.
+    Every quorum has the server with the version.
     """
     for id in list(cluster.listeners)[3:]:
         await cluster.listeners[id].close()
@@ -251,7 +251,7 @@ async def test_a_reader_does_not_return_what_it_cannot_complete(cluster: SecureC
 async def test_a_reader_finds_the_quorum_that_holds_a_version(
     cluster: SecureCluster, holders: tuple[str, ...]
 ) -> None:
-    """The servers that answer first may lack the version."""
+    """The first servers to answer may lack the version."""
     admin = await cluster.manager("admin")
     await within(admin.reconfigure(Configuration.abd(["s0", "s1", "s2", "s3", "s4"])))
     await within(admin.write("key", b"old"))
@@ -288,7 +288,7 @@ async def test_a_reader_without_fast_reads_reads_what_is_at_a_quorum(
 
 
 async def test_a_batch_is_judged_request_by_request(cluster: SecureCluster) -> None:
-    """The permitted requests of a batch are answered, whatever the other requests are."""
+    """The permitted requests of a batch are answered beside any refused requests."""
     admin = await cluster.manager("admin")
     await within(admin.write("key", b"value"))
     reader = await cluster.manager("reader", "read")

@@ -1,4 +1,4 @@
-"""Logs over the real journal, in places so small that standings and discards are frequent.
+"""Logs over the real journal, in places so small as to make standings and discards frequent.
 
 A restart finds all facts.
 """
@@ -56,7 +56,7 @@ def test_a_restart_finds_what_was_there(seed):
 )
 @pytest.mark.parametrize("chains", [(), (chain(),)], ids=["at the beginning", "later"])
 def test_facts_about_a_chain_that_nothing_introduced_are_damage(told, chains):
-    """A start is refused in words; it was a KeyError."""
+    """A start is refused in words (once a KeyError)."""
     log = LogOnDisk(1)
     if chains:
         log.record_fact(ChainsKnown(chains))
@@ -68,7 +68,7 @@ def test_facts_about_a_chain_that_nothing_introduced_are_damage(told, chains):
 
 
 def test_a_control_with_standings_before_what_they_tell_ends_in_a_violation():
-    """This seed met a standing of a chain that stood behind it."""
+    """This seed met a standing of a chain before the chain."""
     with standings_before_what_they_tell():
         violation = run_plan(drawn(10, "log")).violation
     assert violation is not None
