@@ -20,9 +20,17 @@ ROUND = "CommunicationLatency"
 SETTLED = "FindTagInKLists"
 """The judgement of a round's replies."""
 
+FIND_TAG = "findTag_in_k_lists"
+MAX_TAG = "findMaxTagStar"
+MAX_VALUE = "findMaxTagVal_in_k_lists"
+"""The steps of get-data as published (Alg. 3:13, 3:14 and 3:16-20), with the figures' names."""
+
 LOAD = "LoadCoding"
 ENCODE = "EncodeLatency"
 DECODE = "DecodeLatency"
+JUDGED = frozenset({FIND_TAG, MAX_TAG, MAX_VALUE, DECODE})
+"""Computations on the replies of a round; they belong to the part that asked."""
+
 CONSENSUS = "Consensus"
 PAUSE = "Pause"
 QUEUE = "Queue"

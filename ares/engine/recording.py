@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ares.engine.jobs import Round, Task
-from ares.engine.phases import CHAIN, DECODE, PHASES, ROUND, SETTLED
+from ares.engine.phases import CHAIN, JUDGED, PHASES, ROUND, SETTLED
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.model.messages import DataReply, Keyed, PutData, TagReply
@@ -298,7 +298,7 @@ class Recording:
         parts = (part for _, part in reversed(standing.stack) if part is not None)
         within = next(parts, self.operation)
         for what, began_s, ended_s in self._computed:
-            if what == DECODE:
+            if what in JUDGED:
                 self._add(RecordedPart(what, within, began_s, ended_s))
                 self._resumed_s = ended_s
             else:

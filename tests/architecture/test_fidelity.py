@@ -92,7 +92,7 @@ def cites(algorithm: int, first: int, last: int) -> Citation:
         (
             citation_faults,
             "transcription",
-            lambda cited: cited.append(cites(3, 1, 31)),
+            lambda cited: cited.__setitem__(slice(None), [cites(3, 1, 31)]),
             "Alg. 4:1 is not in the transcription",
         ),
         (

@@ -1,0 +1,30 @@
+"""The write that ARES II as published loses: one run, all schedules, and the page about both."""
+
+from pathlib import Path
+
+from ares.model.value import TOMBSTONE
+from tests.paper.losing_run import losing_run
+from tests.paper.small_scopes import count
+from tests.simulation.counterexample import page
+
+PAGE = Path(__file__).parents[2] / "docs/piggyback-counterexample.md"
+
+
+def test_the_run_loses_a_completed_write_and_with_r1_it_does_not():
+    value, lines = losing_run(r1=False)
+    assert value is TOMBSTONE
+    assert "Note over w: the write is complete at s1 and s2" in lines
+    value, lines = losing_run(r1=True)
+    assert value == b"new"
+    assert lines[-1] == "Note over r: returns v1"
+
+
+def test_of_all_schedules_the_published_piggyback_loses_some_and_rule_r1_none():
+    (published, states), (mended, _) = count(r1=False), count(r1=True)
+    assert states > 100_000
+    assert published.schedules > published.broken > 0
+    assert mended.schedules > mended.broken == 0
+
+
+def test_the_page_is_what_the_run_and_the_search_say():
+    assert PAGE.read_text(encoding="utf-8") == page()
