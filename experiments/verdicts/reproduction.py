@@ -238,7 +238,7 @@ def _otherwise(verdict: Verdict) -> str:
 def command(claim: Claim) -> str:
     """Return the command that measures ``claim``."""
     if claim.scenario == fog_plan.FOG_STUDY:
-        return "python -m experiments.sites --points"
+        return "python -m experiments.sites --paper-scale"
     if claim.scenario == log_load_plan.LOG_STUDY:
         return "python -m experiments.logs --only figures --scale points"
     return f"python -m experiments run {claim.scenario} --scale points"

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from ares.results.summary import SUMMARY_COLUMNS
 from experiments.__main__ import main
 from experiments.logs import log_load_plan
 from experiments.rounds.scenario import Parameters, scenarios
 from experiments.sites import fog_plan
 from experiments.sites.store_table import SITE_STORES
+from experiments.verdicts import reproduction
 from experiments.verdicts.claim import (
     CONFIRMED,
     NOT_MEASURED,
@@ -716,6 +719,20 @@ def test_a_page_without_results_says_so_and_judges_nothing(tmp_path):
 def test_the_committed_page_has_todays_claims():
     page = (ROOT / "docs/reproduction.md").read_text()
     assert [claim.id for claim in CLAIMS if f"| {claim.claim} | " not in page] == []
+
+
+def test_the_commands_of_the_page_know_their_options():
+    known = {}
+    for command in sorted({reproduction.command(claim) for claim in CLAIMS if claim.scenario}):
+        module, *words = command.removeprefix("python -m ").split()
+        shown = [*words[:1], "--help"] if words[0] == "run" else ["--help"]
+        known[module] = (
+            known.get(module)
+            or subprocess.run(
+                python("-m", module, *shown), capture_output=True, text=True, check=True
+            ).stdout
+        )
+        assert [word for word in words if word[:2] == "--" and word not in known[module]] == []
 
 
 def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
