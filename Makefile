@@ -18,6 +18,7 @@ LANES := -n 6 --dist loadfile --no-loadscope-reorder
 ON_LIBZMQ := tests/transport/test_transport_contract.py
 ON_LIBZMQ += $(addprefix tests/process/test_,demo.py cli_objects.py durable_cluster.py durable_log.py secure_cluster.py)
 TORTURE_MINUTES := 5
+TORTURE_SEED := 3005
 
 .DEFAULT_GOAL := help
 .PHONY: help venv core demo test test-slow test-all test-pure test-libzmq check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick experiments-points clean
@@ -50,7 +51,7 @@ test-pure: $(STAMP) ## run the tests of servers and clients without the compiled
 
 test-libzmq: export ARES_TRANSPORT := libzmq
 test-libzmq: $(CORE) ## run the demo, tests of processes and five minutes of torture on libzmq, side by side
-	@$(VENV)/bin/ares-cli torture --minutes $(TORTURE_MINUTES) & torture=$$!; \
+	@$(VENV)/bin/ares-cli torture --minutes $(TORTURE_MINUTES) --seed $(TORTURE_SEED) & torture=$$!; \
 		$(VENV)/bin/python -m pytest -n 2 --dist loadfile -p no:cacheprovider -m 'not slow' $(ON_LIBZMQ); tests=$$?; \
 		wait $$torture && exit $$tests
 
