@@ -1,6 +1,7 @@
 """Settings of the whole suite: speed of the machine and start of the suite must not decide."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("--twice") and lanes.runs_once(collection_path) else None
 
 
-@pytest.fixture(autouse=True)
-def _trap_for_the_core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a trap in place of the core, where `make test-pure` relies on tests without it."""
-    if compiled.CORE is not None and lanes.meets_no_core(request.path):
-        monkeypatch.setattr(compiled, "CORE", lanes.CoreTrap())
+@pytest.fixture(autouse=True, scope="module")
+def _trap_for_the_core(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Set a trap in place of the core, where `make test-pure` relies on tests without it.
+
+    The scope is that of the widest fixtures of these files. Functions that a module takes from the
+    core when it is imported are out of the trap's reach (ares/client/chunking.py takes one).
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if compiled.CORE is not None and lanes.meets_no_core(request.path):
+            patch.setattr(compiled, "CORE", lanes.CoreTrap())
+        yield
 
 
 def pytest_configure() -> None:

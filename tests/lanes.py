@@ -11,7 +11,7 @@ _TESTS = Path(__file__).parent
 WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "architecture": (),
     "consensus": (),
-    "fragment": ("test_store.py",),
+    "fragment": ("test_divide.py", "test_rabin.py", "test_store.py"),
     "journal": ("test_durable_server.py", "test_journal_full_disk.py", "test_journal_throttle.py"),
     "paper": (),
     "property": ("test_compiled_client.py",),

@@ -263,11 +263,12 @@ async def test_readers_and_writers_go_on_meanwhile(cluster: InprocCluster) -> No
     ).flying() as leaders:
         await user.write("key", b"0")
         cluster.stop("s1")
-        while "replaced s1" not in leaders.sentence():
-            written += 1
-            await user.write("key", b"%d" % written)
-            assert await user.read("key") == b"%d" % written
-            await asyncio.sleep(0.001)  # the virtual clock stands still during work
+        async with asyncio.timeout(WAIT_S_MAX):
+            while "replaced s1" not in leaders.sentence():
+                written += 1
+                await user.write("key", b"%d" % written)
+                assert await user.read("key") == b"%d" % written
+                await asyncio.sleep(0.001)  # the virtual clock stands still during work
     assert await cluster.manager().read("key") == b"%d" % written
 
 

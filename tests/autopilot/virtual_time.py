@@ -21,7 +21,10 @@ def since_1970() -> float:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop with a virtual clock; tests must not wait for other processes and threads."""
+    """A loop with a virtual clock; tests must not wait for other processes.
+
+    The clock does not jump while a thread of the executor works.
+    """
 
     _ready: Any
     _scheduled: Any
@@ -29,16 +32,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now_s = time.monotonic()
+        self._threads: set[asyncio.Future[Any]] = set()
 
     def time(self) -> float:
         return self._now_s
+
+    def run_in_executor(self, *arguments: Any) -> Any:
+        done = super().run_in_executor(*arguments)
+        self._threads.add(done)
+        done.add_done_callback(self._threads.discard)
+        return done
 
     def _run_once(self) -> None:
         while self._scheduled and self._scheduled[0].cancelled():
             self._timer_cancelled_count -= 1
             handle = heapq.heappop(self._scheduled)
             handle._scheduled = False
-        if not self._ready and self._scheduled:
+        if not self._ready and self._scheduled and not self._threads:
             self._now_s = max(self._now_s, self._scheduled[0].when())
         super()._run_once()  # type: ignore[misc]
 
