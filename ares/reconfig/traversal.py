@@ -3,7 +3,7 @@
 from ares.engine.effects import Gather, Operation
 from ares.engine.phases import READ_CONFIG, phase
 from ares.model.configuration import Configuration, Status, Successor, latest
-from ares.model.errors import Superseded
+from ares.model.errors import Superseded, Unavailable
 from ares.model.messages import ReadConfig, WriteConfig
 from ares.reconfig.view import View
 
@@ -30,7 +30,9 @@ def find_next_config(
     None at the end of the sequence. Rule R3: a quorum of ``configuration`` knows the successor
     before any operation uses the successor. The round is left out in two cases: the client knows
     that the round was made; or another operation of this client has reached a later finalized
-    configuration, to which this operation may jump.
+    configuration, to which this operation may jump. The round may fail if the successor is
+    finalized: it was at a quorum as pending before its data were moved, and the servers that went
+    away since do not count.
     """
     if found is None:
         return None
@@ -42,6 +44,9 @@ def find_next_config(
             yield from put_config(configuration, found)
         except Superseded as superseded:
             return detour(view, superseded)
+        except Unavailable:
+            if found.status is not Status.FINALIZED:
+                raise
     sequence.add(configuration, found)
     return found.configuration
 

@@ -11,7 +11,7 @@ from ares.model.messages import CollectConfig, GetData, ListObjects, PutData, Wr
 from ares.model.tag import TAG_ZERO
 from ares.model.value import TOMBSTONE
 from ares.reconfig.reconfigure import reconfigure
-from ares.reconfig.traversal import put_config
+from ares.reconfig.traversal import find_next_config, put_config
 from ares.reconfig.view import Switches
 from ares.registers.operations import read, stat, write
 from ares.registers.survey import list_objects
@@ -247,6 +247,30 @@ def test_a_server_that_lost_its_memory_is_refused_and_comes_back_by_reconfigurat
     client.run(reconfigure(client.view, Configuration.abd([reborn, *servers(1, 2)])))
     world.down = {ServerId("s1")}
     assert client.run(read(client.view, "k")).value == b"v"
+
+
+@pytest.mark.parametrize("status", [Status.FINALIZED, Status.PENDING])
+def test_one_server_of_a_dead_configuration_leads_on_if_the_successor_is_finalized(status):
+    """The consensus service is away, and the other servers lost their memory since the move."""
+    world = ProtocolWorld(C0, range(7))
+    mover, late = world.client(Switches(gc=False)), world.client()
+    mover.run(write(mover.view, "k", b"v"))
+    mover.run(reconfigure(mover.view, EC4))
+    target = mover.view.sequence.last_finalized
+    pointer = world.replicas["s2"]._hosted[C0.id]
+    assert pointer.successor == Successor(target, Status.FINALIZED)
+    pointer.successor = Successor(target, status)
+    for number in (0, 1):
+        reborn = Server(ServerId(f"s{number}"), f"host{number}:1", f"{number}" * 31 + "f")
+        world.replicas[reborn.id] = Replica(reborn.id, reborn.identity, C0)
+    world.consensus_up = False
+    operation = find_next_config(late.view, C0, pointer.successor)
+    if status is Status.PENDING:
+        with pytest.raises(Unavailable, match="lost its memory"):
+            late.run(operation, timeout_s=3)
+    else:
+        assert late.run(operation, timeout_s=3) == target
+        assert late.run(read(late.view, "k")).value == b"v"
 
 
 @pytest.mark.parametrize("seed", range(100))
