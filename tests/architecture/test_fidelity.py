@@ -6,6 +6,7 @@ import pytest
 
 from tests.fidelity.citations import Citation, citations
 from tests.fidelity.fidelity_faults import (
+    STATEMENT_LINES,
     algorithm_faults,
     citation_faults,
     package_faults,
@@ -47,6 +48,19 @@ def test_a_citation_has_the_function_that_holds_it():
     ]
 
 
+def test_each_part_of_a_citation_counts():
+    text = "# Alg. 1:17-23, 40-46, 2:1,\n# 3 and 5:6: line 7, Alg. 3:1, 2:99\n"
+    assert [each[:3] for each in citations("a.py", text)] == [
+        (1, 17, 23),
+        (1, 40, 46),
+        (2, 1, 1),
+        (2, 3, 3),
+        (5, 6, 6),
+        (3, 1, 1),
+        (2, 99, 99),
+    ]
+
+
 def changed(told: Tables, table: str, change) -> Tables:
     rows = copy.deepcopy(getattr(told, table))
     change(rows)
@@ -55,6 +69,21 @@ def changed(told: Tables, table: str, change) -> Tables:
 
 def cites(algorithm: int, first: int, last: int) -> Citation:
     return Citation(algorithm, first, last, "ares/dap/primitives.py", "DataAccess.get_data")
+
+
+def without(algorithm: int, line: int):
+    """Return a change that drops a line's own citations, and leaves its procedure's."""
+
+    def change(cited: list[Citation]) -> None:
+        cited[:] = [
+            each
+            for each in cited
+            if each.algorithm != algorithm
+            or not each.first <= line <= each.last
+            or each.length >= STATEMENT_LINES
+        ]
+
+    return change
 
 
 @pytest.mark.parametrize(
@@ -91,9 +120,17 @@ def cites(algorithm: int, first: int, last: int) -> Citation:
         (citation_faults, "tests", lambda cited: cited.append(cites(6, 1, 1)), "Alg. 6:1-1"),
         (
             citation_faults,
+            "code",
+            lambda cited: cited.extend(citations("a.py", "# Alg. 1:21, 1:99")),
+            "Alg. 1:99-99",
+        ),
+        (citation_faults, "transcription", without(1, 43), "Alg. 1:43 is not in the transcription"),
+        (citation_faults, "transcription", without(4, 1), "Alg. 4:1 is not in the transcription"),
+        (
+            citation_faults,
             "transcription",
-            lambda cited: cited.__setitem__(slice(None), [cites(3, 1, 31)]),
-            "Alg. 4:1 is not in the transcription",
+            lambda cited: cited.append(cites(5, 13, 13)),
+            "Alg. 5:13 is cited as a statement, and told to be none",
         ),
         (
             source_faults,

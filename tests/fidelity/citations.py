@@ -9,7 +9,11 @@ from typing import NamedTuple
 TRANSCRIPTION = "ares/testing/published"
 """The package that has the algorithms as they are printed."""
 
-_citation = re.compile(r"\bAlg\.\s+(?:#\s+)?(\d+):(\d+)(?:-(\d+))?")
+_lines = r"(\d+)(?:-(\d+))?\b"
+_citation = re.compile(
+    rf"\bAlg\.\s+(?:#\s+)?\d+:{_lines}(?:(?:,|\s+and)\s+(?:#\s+)?(?:\d+:)?{_lines})*"
+)
+_part = re.compile(rf"(?:(\d+):)?{_lines}")
 _definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -35,14 +39,19 @@ class Citation(NamedTuple):
 
 
 def citations(path: str, text: str) -> Iterator[Citation]:
-    """Yield the citations of a Python file, with the innermost definition of each."""
+    """Yield the citations of a Python file, with the innermost definition of each.
+
+    ``Alg. 1:17-23, 40-46 and 2:1`` are three. A part inherits the algorithm of its predecessor.
+    """
     named = definitions(text) if _citation.search(text) else []
     for found in _citation.finditer(text):
         at = text.count("\n", 0, found.start()) + 1
         holding = [name for first, last, name in named if first <= at <= last]
-        first = int(found[2])
         name = max(holding, key=len, default="")
-        yield Citation(int(found[1]), first, int(found[3] or first), path, name)
+        algorithm = ""
+        for part in _part.finditer(found[0]):
+            algorithm = part[1] or algorithm
+            yield Citation(int(algorithm), int(part[2]), int(part[3] or part[2]), path, name)
 
 
 def definitions(text: str) -> list[tuple[int, int, str]]:

@@ -10,6 +10,9 @@ from .citations import Citation, defined
 from .fidelity_page import ROOT, Row, Tables, closest, lines_of
 
 RULE_HEADING = re.compile(r"^### (R\d+)\.", re.MULTILINE)
+STATEMENT_LINES = 3
+"""The most lines of a statement as printed; a citation of more lines is of a whole procedure."""
+
 _requirement = re.compile(r"[\w-]+")
 
 
@@ -18,16 +21,16 @@ def algorithm_faults(told: Tables, root: Path = ROOT) -> Iterator[str]:
     rules = set(RULE_HEADING.findall((root / "docs/protocol.md").read_text(encoding="utf-8")))
     for algorithm in told.algorithms:
         number, all_lines = algorithm["number"], range(1, algorithm["lines"] + 1)
-        rows = Counter(line for row in algorithm["row"] for line in lines_of(row))
+        rows = Counter(line for row in algorithm["row"] for line in lines_of(row["lines"]))
         yield from (f"Alg. {number}:{line} has no row" for line in all_lines if not rows[line])
         yield from (f"Alg. {number}:{line} has several rows" for line in rows if rows[line] > 1)
         yield from (f"Alg. {number}:{line} is no line" for line in rows if line not in all_lines)
         for row in algorithm["row"]:
             where = f"Alg. {number}:{row['lines']}"
             yield from _row_faults(where, row, rules)
-            if not closest(told.code, number, lines_of(row)):
+            if not closest(told.code, number, lines_of(row["lines"])):
                 yield f"no function cites a line of {where}"
-            if not closest(told.tests, number, lines_of(row)):
+            if not closest(told.tests, number, lines_of(row["lines"])):
                 yield f"no test cites a line of {where}"
 
 
@@ -47,15 +50,20 @@ def citation_faults(told: Tables) -> Iterator[str]:
         if not 1 <= each.first <= each.last <= lines.get(each.algorithm, 0):
             lines_cited = f"Alg. {each.algorithm}:{each.first}-{each.last}"
             yield f"{each.place} cites {lines_cited}, which do not exist"
-    if told.transcription:
-        for number, count in lines.items():
-            yield from _lacking(number, range(1, count + 1), told.transcription)
+    for algorithm in told.algorithms:
+        yield from _lacking(algorithm, told.transcription)
 
 
-def _lacking(number: int, lines: range, cited: Sequence[Citation]) -> Iterator[str]:
-    for line in lines:
-        if not closest(cited, number, [line]):
+def _lacking(algorithm: Row, cited: Sequence[Citation]) -> Iterator[str]:
+    """Yield statements without a short citation, and lines of the frame with a short citation."""
+    number, frame = algorithm["number"], lines_of(algorithm["frame"])
+    of_statements = [each for each in cited if each.length < STATEMENT_LINES]
+    for line in range(1, algorithm["lines"] + 1):
+        found = bool(closest(of_statements, number, [line]))
+        if not found and line not in frame:
             yield f"Alg. {number}:{line} is not in the transcription"
+        if found and line in frame:
+            yield f"Alg. {number}:{line} is cited as a statement, and told to be none"
 
 
 def source_faults(told: Tables, root: Path = ROOT) -> Iterator[str]:

@@ -25,9 +25,10 @@ Row = dict[str, Any]
 _INTRODUCTION = """# Fidelity: the sources, line by line
 
 `python -m tests.fidelity.fidelity_page` generates this page from the citations in code and tests,
-and from the tables in `tests/fidelity`. A test fails if a line of an algorithm has no row, if a
-named function or test does not exist, or if the page differs from the generated text. R1, R2, ...
-are the rules of [protocol.md](protocol.md).
+and from the tables in `tests/fidelity`. A test fails if a line of an algorithm has no row, if the
+transcription (`ares/testing/published`) does not cite each statement where it stands, if a cited
+line, a named function or a named test does not exist, or if the page differs from the generated
+text. R1, R2, ... are the rules of [protocol.md](protocol.md).
 """
 
 _CITED_LINES = """
@@ -92,10 +93,10 @@ def _read(file: str, name: str) -> list[Row]:
     return rows
 
 
-def lines_of(row: Row) -> list[int]:
-    """Return the lines of a row of an algorithm, such as ``1-6, 25-30``."""
+def lines_of(told: str) -> list[int]:
+    """Return the lines that a text tells, such as ``1-6, 25-30``."""
     found = []
-    for part in row["lines"].split(", "):
+    for part in told.split(", "):
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)
     return found
@@ -145,23 +146,18 @@ def render(told: Tables) -> str:
 
 
 def _algorithm(algorithm: Row, told: Tables) -> str:
-    heads = ["lines", "as printed", "difference", "functions", "tests"]
-    if told.transcription:
-        heads.insert(4, "transcription")
+    heads = ["lines", "as printed", "difference", "functions", "transcription", "tests"]
     rows = []
     for row in algorithm["row"]:
-        number, lines = algorithm["number"], lines_of(row)
+        number, lines = algorithm["number"], lines_of(row["lines"])
         cells = [
             row["lines"],
             row["published"],
             _told(row["how"], row.get("why", "")),
             _names(each.name or each.path for each in closest(told.code, number, lines)),
+            _names(each.name for each in closest(told.transcription, number, lines)),
             _names(each.place for each in closest(told.tests, number, lines)),
         ]
-        if told.transcription:
-            cells.insert(
-                4, _names(each.name for each in closest(told.transcription, number, lines))
-            )
         rows.append(cells)
     return _table(heads, rows)
 

@@ -59,28 +59,29 @@ def beginning(c: Configuration, position: int, object: ObjectName) -> ServerStat
 def respond(state: ServerState, request: Any) -> tuple[ServerState, AnyMessage]:
     """Return the next state and the reply to a request about c."""
     match request:
-        case GetTag():  # Alg. 4:4-7
+        case GetTag():  # Alg. 4:4, 4:7
             tau_max = max(pair.tag for pair in state.pairs)  # Alg. 4:5
             return state, TagReply(request.call, tau_max, state.next_c)  # Alg. 4:6
-        case QueryList():  # Alg. 4:8-15
+        case QueryList():  # Alg. 4:8-9, 4:15
             if request.successor is not None:  # rule R1, which is not in the paper
                 state = _write_config(state, request.successor)
             pairs = state.pairs
             if state.next_c is not None and state.next_c.finalized:  # Alg. 4:10
                 pairs = _with_bottom(pairs)  # Alg. 4:11-12
-            return state, ListReply(request.call, pairs, state.next_c)  # Alg. 4:13-14
-        case PutData():  # Alg. 4:16-27; line 25 is struck out
+            # Alg. 4:13-14: as printed both are sent; line 14 is read as an else
+            return state, ListReply(request.call, pairs, state.next_c)
+        case PutData():  # Alg. 4:16, 4:27
             if all(pair.element is not None for pair in state.pairs):  # Alg. 4:17-18
                 new = ListEntry(request.tag, request.element)
                 state = replace(state, pairs=_trimmed(state, new))  # Alg. 4:19-24
             return state, Ack(request.call, state.next_c)  # Alg. 4:26
-        case ReadConfig():  # Alg. 4:28-30
+        case ReadConfig():  # Alg. 4:28, 4:30
             return state, Ack(request.call, state.next_c)  # Alg. 4:29
-        case WriteConfig():  # Alg. 4:31-35
+        case WriteConfig():  # Alg. 4:31, 4:35
             state = _write_config(state, request.successor)
             return state, Ack(request.call, state.next_c)  # Alg. 4:34
-        case CollectConfig():  # Alg. 4:36-43
-            known = state.next_c
+        case CollectConfig():  # Alg. 4:36, 4:43
+            known = state.next_c  # Alg. 4:37: bottom has no ID, and is read as lower
             if known is None or _id(request.successor) > _id(known):  # Alg. 4:37
                 state = replace(state, next_c=request.successor)  # Alg. 4:38
             state = replace(state, pairs=_with_bottom(state.pairs))  # Alg. 4:39-41
@@ -89,9 +90,13 @@ def respond(state: ServerState, request: Any) -> tuple[ServerState, AnyMessage]:
 
 
 def _trimmed(state: ServerState, new: ListEntry) -> tuple[ListEntry, ...]:
-    """Return the List with a pair more, without the lowest beyond delta + 1 (Alg. 4:19-24)."""
+    """Return the List with a pair more, without the lowest beyond delta + 1.
+
+    See Alg. 4:19-25; line 25 is struck out.
+    """
     pairs = {pair.tag: pair for pair in (new, *state.pairs)}  # Alg. 4:19
-    return tuple(pairs[tag] for tag in sorted(pairs, reverse=True)[: state.c.delta + 1])
+    highest_first = sorted(pairs, reverse=True)  # Alg. 4:20-21
+    return tuple(pairs[tag] for tag in highest_first[: state.c.delta + 1])  # Alg. 4:22-24
 
 
 def _with_bottom(pairs: tuple[ListEntry, ...]) -> tuple[ListEntry, ...]:

@@ -52,7 +52,7 @@ class Ares2Client(AresClient):
         """Return the maximum tag (Alg. 1:9-15)."""
         if not self.switches.piggyback:
             return (yield from super().ask_tags(object))  # Alg. 1:8
-        tau_max = TAG_ZERO
+        tau_max = TAG_ZERO  # Alg. 1:13: it has no first value, and is read as t0
         cs: Successor | None = self.cseq[self.mu]  # Alg. 1:9-10
         while cs is not None:  # Alg. 1:11
             c = cs.configuration
@@ -96,7 +96,7 @@ class Ares2Client(AresClient):
         cid = [i for i in sorted(self.cseq) if i < mu]  # Alg. 2:39
         for id in cid:  # Alg. 2:40
             c = self.cseq[id].configuration
-            yield Gather(  # Alg. 2:41-42
+            yield Gather(  # Alg. 2:41-42: next has no value, and is read as cseq[mu]
                 c, CollectConfig, "gc-config", arguments=(c.id, self.cseq[mu])
             )
             del self.cseq[id]  # Alg. 2:44

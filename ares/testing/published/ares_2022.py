@@ -3,7 +3,7 @@
 ARES II prints them struck out beside its own lines, and describes them in section 3: a read-config
 before and after, a reconfiguration moves a single object, every read and write has two phases.
 
-Line 2:3 is read as "the configuration whose servers named nextC". As printed, lastC is the last
+Alg. 2:3 is read as "the configuration whose servers named nextC". As printed, lastC is the last
 entry of cseq: a client that knows configuration lambda as pending, and finds it again in an earlier
 configuration, makes it its own successor and follows it for ever. ``printed_line_3`` takes the line
 as printed; the servers of this project refuse such a successor.
@@ -67,7 +67,7 @@ class AresClient:
         measure: Measure = unmeasured,
     ) -> None:
         self.id = client
-        self.cseq = {c0.index: Successor(c0, Status.FINALIZED)}  # Alg. 1:6
+        self.cseq = {c0.index: Successor(c0, Status.FINALIZED)}  # Alg. 1:6, 1:30, 5:5
         self._coding = coding
         self._measure = measure
         self._daps: dict[ConfigurationId, AbdDap | EcDap] = {}
@@ -128,12 +128,13 @@ class AresClient:
 
     @phase(PHASE_2)
     def put(self, object: ObjectName, tau: Tag, v: Value) -> Operation[None]:
-        """Put the pair into the last configuration, until it stays the last (Alg. 1:18-23)."""
+        """Put the pair into the last configuration, while later ones come (Alg. 1:17-23, 40-46)."""
         known = None
         while known != self.lambda_:
             known = self.lambda_
-            yield from self.dap(self.cseq[known].configuration).put_data(object, tau, v)  # 1:20
-            yield from self.read_config()  # Alg. 1:21
+            c = self.cseq[known].configuration
+            yield from self.dap(c).put_data(object, tau, v)  # Alg. 1:20, 1:43
+            yield from self.read_config()  # Alg. 1:21, 1:44
 
     def indices(self, first: int) -> list[int]:
         """Return the indices of entries from ``first`` to lambda."""
@@ -180,7 +181,7 @@ class AresClient:
     def reconfig(self, c: Configuration, objects: Sequence[ObjectName]) -> Operation[Configuration]:
         """Install c, or the decision for its place, for the domain of ``objects`` (Alg. 5:6-13).
 
-        Raises :class:`BadInput` for several objects without batching.
+        c is never bottom (Alg. 5:7). Raises :class:`BadInput` for several objects without batching.
         """
         if not self.batching and len(objects) != 1:
             raise BadInput(
@@ -215,7 +216,7 @@ class AresClient:
             for o in objects:  # Alg. 5:30
                 c = self.cseq[i].configuration
                 pair, _ = yield from self.dap(c).get_data(o, self.carry(i))  # Alg. 5:31
-                m[o].append(pair)  # Alg. 5:32
+                m[o].append(pair)  # Alg. 5:32: tau is read as t of line 31
         for o in objects:  # Alg. 5:33
             tau, v = maximum(m[o])  # Alg. 5:34
             yield from self.dap(self.cseq[lam].configuration).put_data(o, tau, v)  # Alg. 5:35
@@ -228,7 +229,8 @@ class AresClient:
     def finalize_config(self) -> Operation[None]:
         """Tell a quorum of the configuration before that the last is finalized (Alg. 5:37-42)."""
         lam = self.lambda_  # Alg. 5:38
-        last = self.cseq[lam] = Successor(self.cseq[lam].configuration, Status.FINALIZED)  # 5:39
+        d = self.cseq[lam].configuration
+        last = self.cseq[lam] = Successor(d, Status.FINALIZED)  # Alg. 5:39
         yield from self.put_config(self.cseq[lam - 1].configuration, last)  # Alg. 5:40
 
     def gc_config(self) -> Operation[None]:
@@ -239,8 +241,9 @@ class AresClient:
 def maximum(pairs: list[Found]) -> tuple[Tag, Value]:
     """Return the pair with the highest tag, of the pairs with a value (Alg. 1:37).
 
-    Alg. 5:34 does not leave out bottom; but bottom cannot be encoded for put-data.
+    Bottom cannot be encoded for put-data: Alg. 5:34 is read as line 1:37, which leaves bottom out.
     """
+    # Alg. 1:37: the maximum has no first value, and is read as (t0, v0)
     found: tuple[Tag, Value] = (TAG_ZERO, TOMBSTONE)
     for tag, value in pairs:
         if value is not WITHHELD and tag >= found[0]:

@@ -100,10 +100,10 @@ class PublishedDap:
             )
             for position, parts in enumerate(self.coding.encode(data))
         ]
-        replies = yield Gather(  # Alg. 3:25-27: send PUT-DATA to each server, until a quorum
+        replies = yield Gather(  # Alg. 3:25, 3:26-28: to each server, until a quorum
             self.c, put_requests, "put-data", arguments=(self.c, object, tag, elements)
         )
-        return [reply.successor for reply in replies.values()]  # Alg. 3:28-29
+        return [reply.successor for reply in replies.values()]  # Alg. 3:29-30
 
     def index(self, position: int) -> int:
         """Return the index of the element of the server at ``position``."""

@@ -29,8 +29,7 @@ class EcDap(PublishedDap):
     ) -> Operation[tuple[Found, Cs]]:
         """Return the highest tag in k Lists with its value, and nextC (Alg. 3:9-22).
 
-        The paper does not say how get-data ends when no tag is in k Lists (line 15, else): more
-        than delta writers can bring that about. Here it raises :class:`Undecodable`.
+        Raises :class:`Undecodable` when no tag is in k Lists, after more than delta writers.
         """
         replies = yield from self.query_list(object, carry)  # Alg. 3:10-11
         lists = [reply.entries for reply in replies.values()]
@@ -40,7 +39,7 @@ class EcDap(PublishedDap):
             tags_dec = {tag for tag, count in counts.items() if count >= self.c.k}
         if not tags_dec and not all(lists):  # a collected server: every tag is with bottom
             return (TAG_ZERO, BOTTOM), cs
-        if not tags_dec:
+        if not tags_dec:  # Alg. 3:15: no else is printed, and is read as a failure
             raise Undecodable(
                 object, f"no tag is in {self.c.k} of {len(lists)} Lists", max(counts), False
             )
@@ -51,7 +50,7 @@ class EcDap(PublishedDap):
                 entry.element for entries in lists for entry in entries if entry.tag == t_max_dec
             ]
             elements = [element for element in fragments if element is not None]
-            v: Answered = BOTTOM  # Alg. 3:20
+            v: Answered = BOTTOM  # Alg. 3:19-20
             if len(elements) == len(fragments) and all(lists):  # Alg. 3:17: no bottom in fragments
                 v = self.decode(elements)  # Alg. 3:18
         return (t_max_dec, v), cs  # Alg. 3:21
