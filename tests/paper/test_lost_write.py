@@ -1,13 +1,16 @@
 """The write that ARES II as published loses: one run, all schedules, and the page about both."""
 
+import re
 from pathlib import Path
 
 from ares.model.value import TOMBSTONE
 from tests.paper.losing_run import losing_run
 from tests.paper.small_scopes import count
-from tests.simulation.counterexample import page
+from tests.simulation.counterexample import TEXT, page
 
-PAGE = Path(__file__).parents[2] / "docs/piggyback-counterexample.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/piggyback-counterexample.md"
+TRANSCRIPTION = ROOT / "ares/testing/published"
 
 
 def test_the_run_loses_a_completed_write_and_with_r1_it_does_not():
@@ -24,6 +27,20 @@ def test_of_all_schedules_the_published_piggyback_loses_some_and_rule_r1_none():
     assert states > 100_000
     assert published.schedules > published.broken > 0
     assert mended.schedules > mended.broken == 0
+
+
+def test_the_page_names_every_line_that_the_transcription_reads_otherwise():
+    """Compare the page's list with the comments and docstrings that say "read as"."""
+    lines = re.compile(r"\b\d:\d+(?:-\d+)?")
+    listed = re.findall(r"^- Alg\. (.*?): ", TEXT, re.MULTILINE)
+    read_otherwise = {
+        found
+        for file in TRANSCRIPTION.glob("*.py")
+        for told in re.findall(r"Alg\. (.*)\bread as\b", file.read_text(encoding="utf-8"))
+        for found in lines.findall(told)
+    }
+    assert read_otherwise == {found for told in listed for found in lines.findall(told)}
+    assert len(read_otherwise) > 6
 
 
 def test_the_page_is_what_the_run_and_the_search_say():
