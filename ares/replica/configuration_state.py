@@ -87,7 +87,7 @@ def no_clock() -> float:
 
 
 class BadElement(AresError):
-    """An element of another server, with a wrong seal, or with a tag unreachable by writing."""
+    """An element of another server, with a wrong seal, damaged, or with an unreachable tag."""
 
 
 class ConfigurationState:
@@ -241,17 +241,16 @@ class ConfigurationState:
         )
 
     def query_list(self, request: QueryList) -> ListReply:
-        """Answer QueryList (Alg. 4:8-15).
+        """Answer QueryList (Alg. 4:8-15), with no element once the successor is finalized.
 
-        Raises the errors of :meth:`get_tag` and of :meth:`learn`, and :class:`BadInput` for a List
-        of more data than a reply may carry: the largest value.
+        Raises the errors of :meth:`get_tag`, of :meth:`learn` and of :meth:`_check_list`.
         """
         if request.successor is not None:
             self.carried += 1
             self.learn(request.successor)
         check_name(request.object)
         versions = self.objects.get(request.object)
-        held = [] if versions is None else [entry[:2] for entry in versions.entries]
+        held = [] if versions is None else [(entry[0], entry[1]) for entry in versions.entries]
         if len(held) < self.capacity and not self.collected:
             none = sealed(
                 self.configuration.id,
@@ -262,20 +261,31 @@ class ConfigurationState:
                 (),
             )
             held.append((TAG_ZERO, none))
+        withheld = self.successor is not None and self.successor.finalized
+        if not withheld:
+            self._check_list(request.object, held)
+        entries = [ListEntry(tag, None if withheld else element) for tag, element in held]
+        return ListReply(request.call, tuple(entries), self.successor)
+
+    def _check_list(self, object: ObjectName, held: list[tuple[Tag, Element]]) -> None:
+        """Raise :class:`BadInput` for a List of more data than the largest value.
+
+        Raises :class:`BadElement` for a List with a damaged element: a List without this version
+        says that the server never had the version.
+        """
         elements = [element for _, element in held]
         size = sum(element.size for element in elements)
         if size > VALUE_BYTES_MAX or sum(len(element.parts) for element in elements) >= FRAMES_MAX:
             raise BadInput(
-                f"the List of {shown(request.object)} has {len(held)} elements of {size} bytes in "
-                f"all, and a reply carries at most {VALUE_BYTES_MAX}: take a smaller delta"
+                f"the List of {shown(object)} has {len(held)} elements of {size} bytes in all, and "
+                f"a reply carries at most {VALUE_BYTES_MAX}: take a smaller delta"
             )
-        withheld = self.successor is not None and self.successor.finalized
-        entries = [
-            ListEntry(tag, None if withheld else element)
-            for tag, element in held
-            if withheld or not self._journaled or self.is_sound(request.object, tag, element)
-        ]
-        return ListReply(request.call, tuple(entries), self.successor)
+        sound = [not self._journaled or self.is_sound(object, *version) for version in held]
+        if not all(sound):
+            raise BadElement(
+                f"{sound.count(False)} of the {len(held)} elements of {shown(object)} are damaged "
+                "on this server's disk, and wait for their repair"
+            )
 
     def is_sound(self, object: ObjectName, tag: Tag, element: Element) -> bool:
         """Return whether the element held under ``tag`` is as sealed; if not, treat it as missing.

@@ -23,6 +23,7 @@ from ares.model.messages import (
     GetTag,
     ListObjects,
     PutData,
+    QueryList,
     ReadConfig,
     Role,
     WriteConfig,
@@ -338,6 +339,22 @@ def test_a_domain_that_moves(journaled):
         assert half.quick <= quick + 2
         assert half.replica.hosted[INITIAL.id].carried == 1
     assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+def test_the_lists_of_small_puts_are_equal(journaled):
+    """The core keeps small versions in a form of its own; QueryList takes the Python path."""
+    halves = twins(journaled)
+    lists = []
+    for half in halves:
+        half.receive(
+            SENDERS[1], encode([put("a", number, configuration=DEEP) for number in (1, 2)])
+        )
+        half.take_steps()
+        lists.append(half.replica.handle(QueryList(3, DEEP.id, "a")))
+    assert [half.quick for half in halves] == [1, 0]
+    assert [entry.tag.number for entry in lists[0].entries] == [2, 1, 0]
+    assert encode([lists[0]]) == encode([lists[1]])
 
 
 def test_many_replies_that_wait_leave_in_batches_that_are_taken():

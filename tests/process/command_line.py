@@ -54,22 +54,25 @@ class Cli:
         os.kill(int((self.directory / f"run/{id}.pid").read_text()), signal.SIGKILL)
 
 
-def running_cluster(directory: Path, *more: str) -> Iterator[Cli]:
+def running_cluster(directory: Path, *more: str, setting: str = "") -> Iterator[Cli]:
     """Run a cluster in ``directory``, stopped at the end.
 
     The cluster has three consensus members and four servers, unless the words ``more`` for `init`
-    name sites.
+    name sites. ``setting``: a first line for the cluster file.
     """
     servers = () if "--sites" in more else ("--servers", "4")
-    for words in (
-        ["init", directory, *servers, "--consensus", "3", "--base-port", "0", *more],
-        ["up", directory, "--detach"],
-    ):
-        done = subprocess.run(
-            ares_cli(*words), capture_output=True, text=True, check=False, timeout=240
-        )
-        assert done.returncode == 0, done.stderr
+    _run("init", directory, *servers, "--consensus", "3", "--base-port", "0", *more)
+    file = directory / "cluster.toml"
+    file.write_text(setting + file.read_text())
+    _run("up", directory, "--detach")
     try:
         yield Cli(directory)
     finally:
         subprocess.run(ares_cli("down", directory), capture_output=True, check=True, timeout=240)
+
+
+def _run(*words: str | Path) -> None:
+    done = subprocess.run(
+        ares_cli(*words), capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr

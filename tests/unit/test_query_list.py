@@ -1,10 +1,11 @@
 """QUERY-LIST as published (Alg. 4:8-15): the whole List, bounded, and refused to users."""
 
 import pytest
+from msgspec import structs
 
 from ares.model.codec import DETACHED_BYTES_MIN, decode, encode
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.element import sealed
+from ares.model.element import hollow, sealed
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import (
     DELETED_LENGTH,
@@ -20,7 +21,8 @@ from ares.model.work import CONFIGURATION_WORK, Meter
 from ares.net.batching import data_bytes
 from ares.replica.replica import Replica
 from ares.server.storage_server import ServerParts, StorageServer
-from tests.protocol.protocol_world import servers
+from ares.testing.published.ares_2022 import AresClient
+from tests.protocol.protocol_world import ProtocolWorld, servers
 
 EC = Configuration.ec(servers(0, 1, 2, 3), 2, 2).at(DEFAULT_DOMAIN, 0)
 NEXT = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 1, EC.id)
@@ -72,13 +74,59 @@ def test_a_finalized_successor_makes_every_element_bottom(server):
     assert listed(server).successor == FINAL
 
 
-def test_a_list_beyond_the_largest_value_is_refused(server, monkeypatch):
+def test_a_list_beyond_the_largest_value_is_refused_unless_withheld(server, monkeypatch):
     monkeypatch.setattr("ares.replica.configuration_state.VALUE_BYTES_MAX", 7)
     server.handle(put(1))
     assert isinstance(listed(server), ListReply)
     server.handle(put(2))
     refused = server.handle(QueryList(7, EC.id, "k"))
     assert (refused.reason, "smaller delta" in refused.detail) == (Reason.BAD_REQUEST, True)
+    assert [entry.element for entry in listed(server, FINAL).entries] == [None, None, None]
+
+
+def rotten(number):
+    """Return a put whose data changed after the seal, as on a disk."""
+    whole = put(number, bytes(DETACHED_BYTES_MIN))
+    return structs.replace(
+        whole, element=structs.replace(whole.element, parts=(b"x" * DETACHED_BYTES_MIN,))
+    )
+
+
+def test_a_list_with_a_damaged_element_is_refused_and_not_shortened():
+    """A shorter List says that the server never had the version."""
+    server = Replica("s1", servers(1)[0].identity, EC, journaled=True)
+    server.handle(put(1))
+    server.hosted[EC.id].put(rotten(2), checked=True)
+    server.hosted[EC.id].put(rotten(3), checked=True)
+    for _ in range(2):  # found damaged, and without data afterwards
+        refused = server.handle(QueryList(7, EC.id, "k"))
+        assert (refused.reason, "2 of the 3" in refused.detail) == (Reason.BAD_ELEMENT, True)
+    assert len(listed(server, FINAL).entries) == 3
+
+
+def test_clients_as_published_wait_for_other_lists_than_a_damaged_one():
+    """A completed write reached s0, s1 and s2; with a shorter List of s0 a read goes back."""
+    world, value = ProtocolWorld(EC, range(4)), b"v" * 3 * DETACHED_BYTES_MIN
+    world.replicas["s0"] = Replica("s0", servers(0)[0].identity, EC, journaled=True)
+    client = world.client()
+    state = AresClient(client.id, EC)
+    world.hold = lambda _, target, message: isinstance(message, PutData) and target == "s3"
+    tag = client.run(state.write("k", value))
+    while world.step():
+        pass
+    entries = world.replicas["s0"].hosted[EC.id].objects["k"].entries
+    entries[0] = (tag, hollow(entries[0][1]), 0)
+    puts_to_s3 = world.hold
+    world.hold = lambda source, target, message: (
+        "s2" in (source, target) or puts_to_s3(source, target, message)
+    )
+    reading = client.start(state.dap(EC).get_data("k"))
+    while world.step():
+        pass
+    assert not reading.ended
+    world.hold = puts_to_s3
+    world.until(lambda: reading.ended)
+    assert reading.result()[0] == (tag, value)
 
 
 async def test_only_a_server_of_experiments_answers_and_its_data_count_as_work(server):
