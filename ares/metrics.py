@@ -14,18 +14,18 @@ from msgspec import Struct
 from ares.model.codec import Outgoing
 from ares.model.configuration import SERVERS_MAX
 from ares.model.messages import (
+    READ_REPLIES,
     Ack,
     AnyMessage,
-    DataReply,
     Description,
     Durations,
     GetData,
     GetTag,
     PutData,
+    QueryList,
     Reason,
     Refused,
     ServerWork,
-    TagReply,
 )
 from ares.replica.configuration_state import ConfigurationState
 from ares.sharedlog.log_state import LogTotals
@@ -144,7 +144,7 @@ class ListenerTraffic:
         reads = writes = 0
         for reply in replies:
             kind = type(reply)
-            if kind is DataReply or kind is TagReply:
+            if kind in READ_REPLIES:
                 reads += 1
             elif kind is Ack:
                 writes += 1
@@ -177,13 +177,17 @@ class ListenerTraffic:
             if type(message) is Refused:
                 self.refused[message.reason] += 1
 
+    @property
+    def fetches(self) -> int:
+        """Return the number of requests for values."""
+        return self.requests[GetData] + self.requests[QueryList]
+
     def work(self, commits: Histogram | None = None) -> ServerWork:
         """Return the counters for a description; ``commits``: durations of group commits."""
-        asked = self.requests
         return ServerWork(
-            asked[GetTag],
-            asked[GetData],
-            asked[PutData],
+            self.requests[GetTag],
+            self.fetches,
+            self.requests[PutData],
             self.received_bytes,
             self.sent_bytes,
             self.reading.durations(),

@@ -18,7 +18,7 @@ from ares.engine.jobs import Round, Task
 from ares.engine.phases import CHAIN, JUDGED, PHASES, ROUND, SETTLED
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.model.messages import DataReply, Keyed, PutData, TagReply
+from ares.model.messages import DataReply, Keyed, ListEntry, ListReply, PutData, TagReply
 from ares.model.tag import Tag
 
 Clock = Callable[[], float]
@@ -171,16 +171,10 @@ class Recording:
         """Record a reply to a round that has not ended."""
         if server not in round.answers:
             handled_s, durable_s = getattr(reply, "spent", None) or (None, None)
-            kind = type(reply)
-            tag = (
-                reply.tag
-                if kind is TagReply
-                else reply.tags[0]
-                if kind is DataReply and reply.tags
-                else None
-            )
             self._rounds[round.call].heard.append(
-                RecordedReply(server, self._clock(), handled_s, durable_s, tag, connected_s)
+                RecordedReply(
+                    server, self._clock(), handled_s, durable_s, _newest(reply), connected_s
+                )
             )
 
     def asked_rest(self, round: Round) -> None:
@@ -316,3 +310,13 @@ class Recording:
 
 def _with(request: Any, context: bytes) -> Any:
     return structs.replace(request, trace=context) if isinstance(request, Keyed) else request
+
+
+def _newest(reply: object) -> Tag | None:
+    """Return the newest tag in the reply, if any."""
+    match reply:
+        case TagReply():
+            return reply.tag
+        case DataReply(tags=(tag, *_)) | ListReply(entries=(ListEntry(tag=tag), *_)):
+            return tag
+    return None

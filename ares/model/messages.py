@@ -541,9 +541,9 @@ class Durations(Struct, frozen=True, array_like=True):
 class ServerWork(Struct, frozen=True, array_like=True):
     """The work of a server since its start.
 
-    ``queries``, ``fetches`` and ``puts``: requests GetTag, GetData and PutData received.
-    ``reading``, ``writing``: from a request's arrival until its reply left, waits for the disk
-    included.
+    ``queries``, ``fetches`` and ``puts``: requests GetTag, GetData and PutData received; QueryList
+    counts as GetData. ``reading``, ``writing``: from a request's arrival until its reply left,
+    waits for the disk included.
     """
 
     queries: Count
@@ -652,9 +652,16 @@ class ListReply(Message, frozen=True, tag=41):
     spent: Spent | None = None
 
     @property
+    def elements(self) -> list[Element]:
+        return [entry.element for entry in self.entries if entry.element is not None]
+
+    @property
+    def size(self) -> int:
+        return sum([element.size for element in self.elements])
+
+    @property
     def bulk(self) -> int:
-        elements = [entry.element for entry in self.entries if entry.element is not None]
-        return LISTED_WORK * len(self.entries) + sum([element.bulk for element in elements])
+        return LISTED_WORK * len(self.entries) + sum([element.bulk for element in self.elements])
 
 
 Keyed = (
@@ -681,6 +688,9 @@ Carrier = GetData | WriteConfig | CollectConfig | ListObjects | QueryList | Look
 
 Timed = TagReply | DataReply | Ack | ObjectsReply | ListReply
 """Replies with the time spent on a traced request."""
+
+READ_REPLIES = frozenset({TagReply, DataReply, ListReply})
+"""Replies with a tag or with values: the reads of a server's counts."""
 
 Request = Keyed | Describe | Where | Introduce
 """Requests to the state machine of objects, ares/replica/replica.py."""

@@ -126,8 +126,7 @@ def data_bytes(message: AnyMessage) -> int:
         case PutData() | DataReply():
             return message.element.size if message.element is not None else 0
         case ListReply():
-            elements = [entry.element for entry in message.entries]
-            return sum([element.size for element in elements if element is not None])
+            return message.size
         case Append() | Forward():
             return message.bulk
     return 0

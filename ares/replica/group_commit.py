@@ -11,12 +11,14 @@ from msgspec import Struct, structs
 from ares.model.codec import BATCH_MESSAGES_MAX, Encoded, Outgoing
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import (
+    READ_REPLIES,
     REQUEST_KINDS,
     Ack,
     AnyMessage,
     DataReply,
     Description,
     Introduce,
+    ListReply,
     ObjectsReply,
     PutData,
     Refused,
@@ -34,8 +36,6 @@ ROWS_MAX = 262_144
 
 A reply is a row, and likewise each tag, object or configuration named by the reply.
 """
-
-_READ = frozenset({TagReply, DataReply})
 
 
 class Served(Struct, eq=False):
@@ -65,6 +65,8 @@ class Served(Struct, eq=False):
             self.tag = reply.tag
         elif isinstance(reply, DataReply) and reply.element is not None:
             self.bytes = reply.element.size
+        elif isinstance(reply, ListReply):
+            self.bytes = reply.size
         return (
             structs.replace(reply, spent=(self.handled_s, left_s))
             if isinstance(reply, Timed)
@@ -123,7 +125,7 @@ class GroupCommit:
             self._rows[sender] = rows
             replies = self.replies.setdefault(sender, [])
             replies.append(reply)
-            self.waited.append((came_s, type(reply) in _READ, type(reply) is Ack))
+            self.waited.append((came_s, type(reply) in READ_REPLIES, type(reply) is Ack))
             if served is not None:
                 self.traced.append((sender, len(replies) - 1, served))
 
@@ -177,6 +179,8 @@ class GroupCommit:
 def _rows(reply: Reply) -> int:
     if type(reply) is DataReply:
         return 1 + len(reply.tags)
+    if type(reply) is ListReply:
+        return 1 + len(reply.entries)
     if type(reply) is ObjectsReply:
         return 1 + len(reply.objects)
     return 1 + len(reply.hosted) if type(reply) is Description else 1

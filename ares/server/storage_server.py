@@ -490,13 +490,10 @@ class StorageServer:
 
     def _asked(self) -> int:
         """Return how many tags and values users asked for; 0 without counts."""
-        asked = self._traffic.requests if self._traffic is not None else {GetTag: 0, GetData: 0}
-        return max(
-            0,
-            asked[GetTag]
-            + asked[GetData]
-            - sum([hosting.carried for hosting in self.replica.hosted.values()]),
-        )
+        if self._traffic is None:
+            return 0
+        carried = sum([hosting.carried for hosting in self.replica.hosted.values()])
+        return max(0, self._traffic.requests[GetTag] + self._traffic.fetches - carried)
 
     # -- state -------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from ares.engine.phases import (
 )
 from ares.engine.recording import Recording
 from ares.model.configuration import Configuration
+from ares.model.element import sealed
 from ares.model.errors import Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ConfigurationId
 from ares.model.message import TRACE_BYTES
@@ -41,11 +42,13 @@ from ares.model.messages import (
     Reason,
     Refused,
 )
+from ares.model.tag import TAG_ZERO, Tag
 from ares.reconfig.traversal import get_next_config
 from ares.reconfig.view import Switches, View
 from ares.registers.operations import propagate, query, read, write, write_above
 from ares.registers.survey import describe_servers
 from ares.replica.replica import Replica
+from ares.testing.published.ec_dap import EcDap
 
 from ..unit.session_rig import Rig, once
 
@@ -108,6 +111,16 @@ def test_a_write_is_its_two_phases_and_a_round_in_each():
     whole, query, put = (rig.part(name) for name in (WRITE_OBJECT, PHASE_1, PHASE_2))
     assert (whole.began_s, query.began_s, query.ended_s, put.began_s) == (0.0, 0.0, 4.0, 4.0)
     assert put.ended_s == whole.ended_s == 9.0  # the fifth answer to get-tag came in between
+
+
+def test_the_newest_tag_of_a_list_is_recorded():
+    rig = Traced()
+    element = sealed(EC.id, "x", Tag(3, 1), 0, 5, (b"12",))
+    rig.replicas["s0"].handle(PutData(1, EC.id, "x", Tag(3, 1), element))
+    rig.run(EcDap(EC).get_data("x"))
+    rig.answer()
+    heard = {reply.server: reply.tag for reply in rig.part(ROUND).heard}
+    assert (heard["s0"], heard["s1"]) == (Tag(3, 1), TAG_ZERO)
 
 
 def test_a_renamed_function_keeps_the_names_of_its_phases(monkeypatch):

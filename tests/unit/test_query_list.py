@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from ares.metrics import ListenerTraffic
 from ares.model.codec import DETACHED_BYTES_MIN, decode, encode
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import hollow, sealed
@@ -19,6 +20,7 @@ from ares.model.messages import (
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.work import CONFIGURATION_WORK, Meter
 from ares.net.batching import data_bytes
+from ares.replica.group_commit import ROWS_MAX, GroupCommit, served_of
 from ares.replica.replica import Replica
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.testing.published.ares_2022 import AresClient
@@ -127,6 +129,23 @@ def test_clients_as_published_wait_for_other_lists_than_a_damaged_one():
     world.hold = puts_to_s3
     world.until(lambda: reading.ended)
     assert reading.result()[0] == (tag, value)
+
+
+def test_a_list_counts_as_a_read(server):
+    server.handle(put(1))
+    reply = listed(server)
+    traffic = ListenerTraffic()
+    traffic.count_batch([QueryList(7, EC.id, "k")], [b""])
+    traffic.count_turn([reply], 0.003)
+    work = traffic.work()
+    assert (work.fetches, sum(work.reading.counts)) == (1, 1)
+    commit = GroupCommit()
+    commit.keep("client", reply, 0.0)
+    assert commit.rows_left("client") == ROWS_MAX - 1 - len(reply.entries)
+    assert commit.waited == [(0.0, True, False)]
+    served = served_of(QueryList(7, EC.id, "k", trace=b"t"), 0.0)
+    assert isinstance(served.answered(reply, 0.1), ListReply)
+    assert served.bytes == reply.size == 4
 
 
 async def test_only_a_server_of_experiments_answers_and_its_data_count_as_work(server):

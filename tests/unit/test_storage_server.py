@@ -19,6 +19,7 @@ from ares.model.messages import (
     HandledBy,
     Introduce,
     ListObjects,
+    QueryList,
     ReadConfig,
     Reason,
     Refused,
@@ -77,18 +78,21 @@ async def test_every_request_of_the_table_is_answered_by_its_part(journaled):
 async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
     traffic = ListenerTraffic()
     there = StorageServer(
-        Replica("s0", MEMBERS[0].identity, INITIAL), parts=ServerParts(traffic=traffic)
+        Replica("s0", MEMBERS[0].identity, INITIAL),
+        parts=ServerParts(traffic=traffic, published=True),
     )
     carried = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
     asked = [
         GetTag(1, INITIAL.id, "k"),
         GetData(2, INITIAL.id, "k", True),
         GetData(3, INITIAL.id, "k", True, None, carried),
+        QueryList(4, INITIAL.id, "k"),
+        QueryList(5, INITIAL.id, "k", carried),
     ]
     traffic.count_batch(asked, [b""])
     there.handle("a client", asked)
-    [listed] = there.handle("a client", [ListObjects(4, INITIAL.id, "", 10)])
-    assert listed.asked == 2
+    [listed] = there.handle("a client", [ListObjects(6, INITIAL.id, "", 10)])
+    assert listed.asked == 3
 
 
 async def test_a_description_has_uptime_and_memory():
