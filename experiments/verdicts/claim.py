@@ -16,7 +16,8 @@ CLAIMS_DIRECTORY = Path(__file__).parent / "claims"
 
 CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
 NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
-VERDICT_WORDS = (CONFIRMED, REFUTED, UNDECIDED, NOT_MEASURED, NOT_TESTABLE)
+AWAITING = "awaiting rounds of the transcription"
+VERDICT_WORDS = (CONFIRMED, REFUTED, UNDECIDED, NOT_MEASURED, AWAITING, NOT_TESTABLE)
 
 BOUNDS = {"less": 0.9, "more": 1.1, "about": 1.25, "none": 0.0}
 """Bounds of claims without ``bound``: two busy processors cannot show differences below a tenth."""

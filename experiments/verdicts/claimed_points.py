@@ -10,9 +10,9 @@ import msgspec
 
 from ares.model.errors import BadInput
 from experiments.logs.log_load_plan import LOG_STUDY, LogLoadRun
-from experiments.rounds.scenario import OF_ARES, Parameters, Scenario, ScenarioRound
+from experiments.rounds.scenario import Parameters, Scenario, ScenarioRound
 from experiments.verdicts.claim import Claim, Filters, sources
-from experiments.verdicts.evaluate import ROUNDS_MIN
+from experiments.verdicts.evaluate import ROUNDS_MIN, of_transcription
 
 POINT_ROUNDS = ROUNDS_MIN
 
@@ -25,13 +25,13 @@ def claims() -> list[Claim]:
 def sides_of(told: Iterable[Claim], scenario: str) -> Iterator[Filters]:
     """Yield what the claims name of a scenario: the filters of each side of each comparison.
 
-    Sides of algorithms as published are left out: their rounds need a transcription.
+    Sides of algorithms as published are left out: no scenario runs a transcription yet.
     """
     for claim in told:
         if claim.of is not None and claim.scenario == scenario:
             for variant in claim.variants():
                 for side in variant.sides:
-                    if not side["published"] or side["algorithm"] not in OF_ARES:
+                    if not of_transcription(side):
                         yield side
 
 

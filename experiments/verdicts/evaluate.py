@@ -4,21 +4,22 @@ Pure: equal inputs give equal results, without I/O.
 
 Both sides of a quotient are compared at one point: they differ in nothing but the parameters that
 the claim names, and runs are paired by iteration. The value is the geometric mean over the rounds
-of the quotient of their means. Its interval has 95 % of the values of rounds, and of operations of
-each round, that are drawn anew with replacement.
+of the quotient of their means. Its 95 % interval is Student's, over the logarithms of the rounds'
+quotients: rounds are independent measurements, operations of a round are not.
 """
 
 import itertools
 import math
-import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from statistics import variance
 from typing import Any
 
 from msgspec import Struct
 
 from experiments.rounds.scenario import OF_ARES
 from experiments.verdicts.claim import (
+    AWAITING,
     CONFIRMED,
     NOT_MEASURED,
     NOT_TESTABLE,
@@ -32,9 +33,11 @@ from experiments.verdicts.claim import (
     words_of,
 )
 
-RESAMPLES = 1000
-ROUNDS_MIN = 3
-"""Smallest number of rounds for an interval of figures that a round has once."""
+STUDENT_T = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""Quantiles 97.5 % of Student's t, by the number of rounds. More rounds have the last."""
+
+ROUNDS_MIN = min(STUDENT_T)
+"""Smallest number of rounds for an interval."""
 
 PAUSES = {
     *("interval_s", "operations", "reconfigure_every_s", "fresh_after_s", "timeout_s"),
@@ -42,7 +45,7 @@ PAUSES = {
 }
 """Parameters that are no point; runs are paired by them."""
 
-FREE = PAUSES | {"k", "m", "topology", "checked", "check"}
+FREE = PAUSES | {"k", "m", "checked", "check"}
 """Parameters that are no point, and columns that follow from other parameters."""
 
 
@@ -99,17 +102,16 @@ class MissingData(Exception):
     """The lack of data for a quotient, with the reason."""
 
 
-Sample = tuple[Sequence[float], Sequence[float] | None]
-"""The figures of both sides in a round."""
-
-
 class _Measured(Struct):
-    """A quotient's samples by round, and the runs and operations of each side."""
+    """A quotient's value of each round, its runs, and the operations of its smaller side."""
 
-    rounds: list[Sample]
-    of_operations: bool
+    rounds: list[float]
     runs: set[str]
     operations: int
+
+
+_BY_WEIGHT = (REFUTED, NOT_MEASURED, AWAITING, UNDECIDED, CONFIRMED)
+"""Words of comparisons, by weight: the heaviest decides on the claim."""
 
 
 def evaluate(claim: Claim, rows: Sequence[FigureRow]) -> Verdict:
@@ -124,43 +126,47 @@ def evaluate(claim: Claim, rows: Sequence[FigureRow]) -> Verdict:
     own = [row for row in rows if row.scenario == claim.scenario]
     comparisons = tuple(_compare(claim, own, variant) for variant in claim.variants())
     words = {each.word for each in comparisons if each.judged}
-    word = next(word for word in (REFUTED, NOT_MEASURED, UNDECIDED, CONFIRMED) if word in words)
+    word = next(word for word in _BY_WEIGHT if word in words)
     return Verdict(claim, word, comparisons)
 
 
+def of_transcription(side: Filters) -> bool:
+    """Say whether ``side`` is of an algorithm as published, which no scenario runs yet."""
+    return bool(side["published"]) and side.get("algorithm") in OF_ARES
+
+
 def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> Comparison:
+    ratio = len(variant.sides) > 1
     try:
         quotients = [
             _measure(rows, quotient, claim.statistic)
             for quotient in (variant.quotient, variant.beside)
             if quotient is not None
         ]
-        value = _divided([each.rounds for each in quotients])
+        value = _estimate(quotients, ratio)
     except MissingData as missing:
-        return Comparison(variant.label, NOT_MEASURED, variant.judged, why=str(missing))
+        word = AWAITING if any(map(of_transcription, variant.sides)) else NOT_MEASURED
+        return Comparison(variant.label, word, variant.judged, why=str(missing))
     operations = min(each.operations for each in quotients)
-    interval, why = None, ""
+    rounds = min(len(each.rounds) for each in quotients)
+    word, interval, why = UNDECIDED, None, ""
     if operations < claim.operations:
-        word = UNDECIDED
         why = f"{operations:,} operations on a side, and {claim.operations:,} are needed"
     elif claim.confirms == "none":
         word = claim.word(value, value)
-    elif few := [
-        len(each.rounds)
-        for each in quotients
-        if not each.of_operations and len(each.rounds) < ROUNDS_MIN
-    ]:
-        word = UNDECIDED
-        why = f"{min(few)} rounds have the figure, and an interval needs {ROUNDS_MIN}"
+    elif rounds < ROUNDS_MIN:
+        why = f"an interval needs {ROUNDS_MIN} rounds; rounds with the figure: {rounds}"
+    elif ratio and not value:
+        why = "a ratio of 0 has no interval"
     else:
-        interval = _interval([each.rounds for each in quotients], f"{claim.id} {variant.label}")
+        interval = _interval(value, quotients, ratio)
         word = claim.word(*interval)
     runs = frozenset[str]().union(*(each.runs for each in quotients))
     return Comparison(variant.label, word, variant.judged, value, interval, runs, operations, why)
 
 
 def _measure(rows: Sequence[FigureRow], quotient: Quotient, statistic: str) -> _Measured:
-    """Return the samples of a quotient. Raises :class:`MissingData`."""
+    """Return the value of each round of a quotient. Raises :class:`MissingData`."""
     sides, statistics = [], [side.get("statistic", statistic) for side in quotient.sides]
     for filters, figure in zip(quotient.sides, statistics, strict=True):
         chosen = [row for row in rows if _fits(row, filters)]
@@ -176,20 +182,12 @@ def _measure(rows: Sequence[FigureRow], quotient: Quotient, statistic: str) -> _
     pairs = _pairs(sides)
     if not pairs:
         raise MissingData("no two runs that were made with the same parameters")
+    means = [
+        [_mean(_joined(side, figure)) for side, figure in zip(pair, statistics, strict=True)]
+        for pair in pairs
+    ]
     return _Measured(
-        [
-            (
-                _joined(pair[0], statistics[0]),
-                _joined(pair[1], statistics[1]) if len(pair) > 1 else None,
-            )
-            for pair in pairs
-        ],
-        all(
-            figure in row.samples
-            for pair in pairs
-            for side, figure in zip(pair, statistics, strict=True)
-            for row in side
-        ),
+        [each[0] if len(each) == 1 else _ratio(*each) for each in means],
         {row.run for pair in pairs for side in pair for row in side},
         min(
             sum(_operations(row, figure) for pair in pairs for row in pair[number])
@@ -276,18 +274,16 @@ def _varying(rows: Sequence[FigureRow]) -> set[str]:
     return {key for key in keys if len({row.parameters.get(key) for row in rows}) > 1}
 
 
-def _divided(quotients: Sequence[Sequence[Sample]]) -> float:
-    """Return the first quotient, divided by the second if there are two."""
-    values = [_estimate(rounds) for rounds in quotients]
-    return values[0] if len(values) == 1 else _ratio(*values)
+def _estimate(quotients: Sequence[_Measured], ratio: bool) -> float:
+    """Return the first quotient, divided by the second if there are two.
 
-
-def _estimate(rounds: Sequence[Sample]) -> float:
-    """Return the geometric mean of the rounds' ratios, or the mean of the rounds' values."""
-    values = [_mean(of) if to is None else _ratio(_mean(of), _mean(to)) for of, to in rounds]
-    if rounds[0][1] is None:
-        return _mean(values)
-    return math.prod(values) ** (1 / len(values))
+    A quotient is the geometric mean of its rounds' ratios, or the mean of its rounds' values.
+    """
+    means = [
+        math.prod(each.rounds) ** (1 / len(each.rounds)) if ratio else _mean(each.rounds)
+        for each in quotients
+    ]
+    return means[0] if len(means) == 1 else _ratio(*means)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -300,25 +296,15 @@ def _ratio(first: float, second: float) -> float:
     return first / second
 
 
-def _interval(quotients: Sequence[Sequence[Sample]], seed: str) -> tuple[float, float]:
-    """Return the 95 % interval. Draws follow from ``seed``, so the interval is reproducible."""
-    chance = random.Random(seed)
-    values = []
-    for _ in range(RESAMPLES):
-        drawn = [
-            [
-                (_drawn(of, chance.choices), None if to is None else _drawn(to, chance.choices))
-                for of, to in chance.choices(rounds, k=len(rounds))
-            ]
-            for rounds in quotients
-        ]
-        try:
-            values.append(_divided(drawn))
-        except MissingData:  # a divisor of 0 was drawn
-            values.append(math.inf)
-    values.sort()
-    return values[round(0.025 * RESAMPLES)], values[round(0.975 * RESAMPLES) - 1]
+def _interval(value: float, quotients: Sequence[_Measured], ratio: bool) -> tuple[float, float]:
+    """Return the 95 % interval of ``value`` from the spread of rounds.
 
-
-def _drawn(values: Sequence[float], choices: Callable[..., list[float]]) -> Sequence[float]:
-    return values if len(values) == 1 else choices(values, k=len(values))
+    The interval of a ratio comes from logarithms. The quotient with fewer rounds gives the
+    quantile, so the interval is rather too wide than too narrow.
+    """
+    rounds = [[math.log(each) for each in q.rounds] if ratio else q.rounds for q in quotients]
+    error = math.sqrt(sum(variance(each) / len(each) for each in rounds))
+    half = STUDENT_T[min(max(STUDENT_T), *map(len, rounds))] * error
+    if ratio:
+        return value / math.exp(half), value * math.exp(half)
+    return value - half, value + half

@@ -10,6 +10,7 @@ from experiments.logs import log_load_plan
 from experiments.rounds.scenario import OF_ARES
 from experiments.sites import fog_plan
 from experiments.verdicts.claim import (
+    AWAITING,
     NOT_MEASURED,
     OPERATIONS_MIN,
     QUANTITIES,
@@ -45,20 +46,22 @@ _READING = f"""
   figure of comparison. Both sides are measured at the point that the claim names (*point*: sizes,
   servers, algorithms, switches, blocks) and differ in nothing else. Of several rounds the ratio is
   the geometric mean.
-- In brackets is the 95 % interval of the ratio, by bootstrap: 1,000 times rounds, and the
-  operations of each round, are drawn anew. A figure that a round has once, such as a throughput,
-  needs {ROUNDS_MIN} rounds.
+- In brackets is the 95 % interval of the ratio: Student's t over the logarithms of the rounds'
+  ratios. It needs {ROUNDS_MIN} rounds: operations of one round are no independent measurements.
+  Without an interval one operation refutes a claim that no operation does something.
 - *Confirmed*: the whole interval lies where the claim says. *Refuted*: the whole interval lies
-  elsewhere. *Undecided*: the limit is in the interval, or a side has fewer operations than the
-  claim needs: {OPERATIONS_MIN}, or more if the claim says so. *Not measured*: no run has the point;
-  runs at other points never judge a claim. *Not testable*: with the reason.
+  elsewhere. *Undecided*: the limit is in the interval, there are fewer than {ROUNDS_MIN} rounds, or
+  a side has fewer operations than the claim needs: {OPERATIONS_MIN}, or more if the claim says so.
+  *Not measured*: no run has the point; runs at other points never judge a claim. *Not testable*:
+  with the reason.
 - A claim of several comparisons is refuted by one, and confirmed by all; each has its own word.
 - *By a test*: a test of this repository decides, and no figure.
 - A published number is printed in the source, or is the mean of the authors' published logs, as the
   same ratio. The condition that confirms a claim was written down before the measurement here. By
   default a difference counts from a tenth on, and the direction decides, not the size.
 - A claim about ARES of 2022 or ARES II as printed is judged by a transcription of this algorithm.
-  Today's ares stands beside, and judges no such claim.
+  Today's ares stands beside, and judges no such claim. *Awaiting rounds of the transcription*: no
+  scenario runs it yet.
 - All clients and servers share a machine with two cores, which cannot tell the behaviour of a
   network of many machines. Clients pause between operations for a random time, shorter than in the
   papers.
@@ -184,7 +187,7 @@ def _ours(verdict: Verdict) -> str:
 def _compared(each: Comparison) -> str:
     label = f"{each.label}: " if each.label else ""
     if each.value is None:
-        return f"{label}{NOT_MEASURED}"
+        return f"{label}{each.word}"
     between = ""
     if each.interval is not None:
         between = f" [{', '.join(map(number, each.interval))}]"
@@ -204,6 +207,8 @@ def _why(verdict: Verdict) -> str:
     claim = verdict.claim
     if claim.of is None:
         return claim.why or claim.cannot or f"It awaits: {claim.awaits}"
+    if verdict.word == AWAITING:
+        return f"It awaits rounds of the transcription: {TRANSCRIPTIONS[claim.transcription]}."
     missing = [each for each in verdict.comparisons if each.why and each.judged]
     reasons = dict.fromkeys(
         f"{each.label}: {each.why}" if each.label and verdict.measured else each.why

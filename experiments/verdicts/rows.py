@@ -133,7 +133,7 @@ def _of_run(
 ) -> Iterator[FigureRow]:
     dead, samples = _dead_in_quorums(database, run["id"]), _samples(database, run)
     for op, row in summaries.items():
-        own = samples.get(op, {})
+        own = samples.get(op, {}) | ({"dead_in_quorums": dead[op]} if op in dead else {})
         figures = {name: row[name] for name in _SECONDS}
         figures |= {name: sum(values) / len(values) for name, values in own.items()}
         if (checked := str(run["parameters"].get("checked", ""))).startswith(
@@ -144,8 +144,6 @@ def _of_run(
             "throughput": row["throughput_ops_s_per_client"],
             "operations": row["n_ops"] or 0,
         }
-        if op in dead:
-            figures["dead_in_quorums"] = dead[op]
         name = _OF_FILES.get(
             op,
             f"{op} block"
@@ -175,8 +173,8 @@ def _samples(database: sqlite3.Connection, run: dict[str, Any]) -> dict[str, dic
     return found
 
 
-def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]:
-    """Return, by operation, the share of operations whose first quorum has a crashed server.
+def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, list[bool]]:
+    """Return, by kind of operation, whether each first quorum has a crashed server.
 
     Only operations that began after the last crash count. Operations whose quorums did not have
     these servers before the crash are left out.
@@ -191,7 +189,7 @@ def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]
             (before if began_s < min(times) else after)[op].append(
                 not dead.isdisjoint(json.loads(servers))
             )
-    return {op: sum(each) / len(each) for op, each in after.items() if any(before[op])}
+    return {op: each for op, each in after.items() if any(before[op])}
 
 
 def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[FigureRow]:

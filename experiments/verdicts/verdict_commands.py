@@ -7,7 +7,7 @@ from pathlib import Path
 from ares.model.errors import BadInput
 from ares.platform.replacement import replace_file
 from experiments.rounds.round_commands import RESULTS
-from experiments.verdicts.claim import NOT_MEASURED, sources
+from experiments.verdicts.claim import AWAITING, NOT_MEASURED, sources
 from experiments.verdicts.evaluate import Verdict, evaluate
 from experiments.verdicts.reproduction import command, render
 from experiments.verdicts.rows import read_rows
@@ -57,15 +57,18 @@ def judge(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return check(verdicts)
     write_whole(arguments.out, render(told, verdicts, runs).encode())
-    lacking = sum(verdict.word == NOT_MEASURED for verdict in verdicts)
-    print(f"{arguments.out}: {len(verdicts)} claims, {lacking} of them {NOT_MEASURED}")
+    lacking = [
+        f"{sum(verdict.word == word for verdict in verdicts)} {word}"
+        for word in (NOT_MEASURED, AWAITING)
+    ]
+    print(f"{arguments.out}: {len(verdicts)} claims, {', '.join(lacking)}")
     return 0
 
 
 def check(verdicts: Sequence[Verdict]) -> int:
     """Print a line for each claim that lacks data. Return 1 if there are any.
 
-    Claims that no scenario measures yet lack no data.
+    Claims that no scenario measures yet, and claims about a transcription, lack no data.
     """
     lacking = [
         verdict.claim
