@@ -574,6 +574,45 @@ def test_a_round_is_counted_once_however_many_comparisons_it_is_in():
     assert "2 rounds, " in _ours(evaluate(claim(each_op=("read", "write")), rows))
 
 
+def of_claim(id, times):
+    """Return three rounds of what a claim of the sources names, with a time for each side."""
+    [told] = [claim for claim in CLAIMS if claim.id == id]
+    rows = []
+    for variant in told.variants():
+        for side in variant.sides:
+            parameters = {
+                key: value for key, value in side.items() if key not in ("algorithm", "op")
+            }
+            if "switches" in side:
+                parameters["switches"] = (
+                    side["switches"].replace("+", "") if side["switches"][0] == "+" else ""
+                )
+            rows += thrice(
+                msgspec.structs.replace(
+                    measured(side["algorithm"], times(side), op=side["op"], **parameters),
+                    scenario=told.scenario,
+                )
+            )
+    return evaluate(told, rows).word
+
+
+@pytest.mark.parametrize("id", ["ares2-table2-whole", "ares2-table2-whole-largest"])
+@pytest.mark.parametrize(("with_piggyback", "word"), [(2.0, CONFIRMED), (0.7, REFUTED)])
+def test_no_gain_from_the_piggyback_is_refuted_by_a_gain_alone(id, with_piggyback, word):
+    def times(side):
+        return with_piggyback if side["switches"] == "+piggyback" else 1.0
+
+    assert of_claim(id, times) == word
+
+
+def test_the_claim_on_cassandras_readers_is_no_claim_that_cassandra_becomes_slower():
+    def times(side):
+        return 0.5 if side["algorithm"] != "CASSANDRA" and side["readers"] == 250 else 1.0
+
+    assert of_claim("report-cassandra-readers", times) == CONFIRMED
+    assert of_claim("report-cassandra-slower", times) == REFUTED
+
+
 def test_the_page_names_quantity_algorithm_and_point():
     told = claim(
         statistic="busiest_per_s",
