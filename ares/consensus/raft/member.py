@@ -81,18 +81,18 @@ class Commands:
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        why = "it was given no time"
+        why = "no majority of the members confirmed it in time"
         while (now_s := loop.time()) < deadline_s:
             command = self._begun(key, hand_in, now_s)
             try:
-                result, why = await self._joined(
+                result, failure = await self._joined(
                     key, command, min(command.again_at_s, deadline_s) - now_s
                 )
             except TimeoutError:
-                why = "no majority of the members confirmed it in time"
                 continue
-            if not why:
+            if not failure:
                 return result
+            why = failure
             await asyncio.sleep(COMMAND_PAUSE_S)
         raise ConsensusUnavailable(why)
 
