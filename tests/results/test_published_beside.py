@@ -156,7 +156,7 @@ def test_printed_figures_are_those_of_our_switches():
         for line in lines
         if line.scenario == "chain"
     }
-    assert (chain["ARES_EC", "none"], chain["ARES_EC", "piggyback+gc"]) == (0.159, 0.119)
+    assert (chain["ARES_MIXED", "none"], chain["ARES_MIXED", "piggyback+gc"]) == (0.159, 0.119)
     assert len(chain) == 6  # ours never had the piggyback alone
     assert {line.at["pending"] for line in lines if line.scenario == "garbage_collection"} == {11}
     assert rename_lines(published(), []) == published()
