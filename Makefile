@@ -37,7 +37,7 @@ core: ## build the compiled core again, or fail; with cargo, other tasks build i
 demo: $(CORE) ## run a small cluster through crashes and reconfigurations, then stop it
 	@$(VENV)/bin/ares-cli demo
 
-test: $(CORE) ## run the tests, without the slow ones; 8 minutes on two processors
+test: $(CORE) ## run the tests, without the slow ones; 6 minutes on two processors
 	@$(VENV)/bin/python -m pytest $(LANES) -m 'not slow'
 
 test-slow: $(CORE) ## run the slow tests: hunts, fuzz, torture, deployments, rounds, tutorials, wheels
