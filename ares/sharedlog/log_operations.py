@@ -564,7 +564,8 @@ class LogOperations:
 class Follower:
     """A reader of committed entries from ``position`` on, in order, without end.
 
-    The reader follows the log across configurations. ``heard``: the number of answers.
+    The reader follows the log across configurations, with one :meth:`take` at a time. ``heard``:
+    the number of answers.
     """
 
     def __init__(self, operations: LogOperations, position: int) -> None:

@@ -27,6 +27,11 @@ def test_fixed_seeds_are_clean(flavour, numbers):
         )
 
 
+def test_a_client_follows_after_the_end_of_its_joint_reads():
+    """A follow ran beside the next follow, and both moved the client's one follower."""
+    assert run_plan(drawn(500_427, "log")).violation is None
+
+
 def test_the_same_seed_gives_the_same_run():
     for seed in range(len(FLAVOURS)):
         first, second = run_plan(drawn(seed, "log")), run_plan(drawn(seed, "log"), keep_story=True)

@@ -75,6 +75,7 @@ class LogClient(SimCaller):
             secret=bytes([number]) * SECRET_BYTES,
         )
         self.asking = self.session.session
+        self._awaited = 0  # calls under way of the step whose end begins the next step
         self._follower: Follower | None = None
         self._followers = 0
 
@@ -106,6 +107,8 @@ class LogClient(SimCaller):
         self._pausing = False
         if self.dead:
             return
+        if not step.ahead:
+            self._awaited = step.calls
         for place in range(step.calls):
             self._call(step, place)
         if step.ahead:
@@ -215,7 +218,9 @@ class LogClient(SimCaller):
         elif step.operation == "read-uncommitted" and isinstance(result, bytes):
             self._run.uncommitted.append(result.decode())
         if not step.ahead:
-            self.next()
+            self._awaited -= 1
+            if self._awaited == 0:
+                self.next()
 
     def _record(
         self,
