@@ -1,4 +1,4 @@
-"""Settings of the whole suite: speed of the machine and start of the suite must not decide."""
+"""Settings of the whole suite: no result depends on the machine's speed or the suite's start."""
 
 import signal
 from collections.abc import Iterator

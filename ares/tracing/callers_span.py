@@ -7,7 +7,7 @@ from opentelemetry.context import get_current
 def current_span() -> tuple[bytes, bytes, bool] | None:
     """Return the caller's span around a call of ares, or None.
 
-    A span is given by the id of its trace, by the span's id, and by whether it is sampled.
+    The result has the id of the trace, the id of the span, and True for a sampled span.
     """
     if not get_current():  # most callers have no span, and this test is quick
         return None

@@ -152,7 +152,7 @@ def rows_of_round(each):
 
 
 def test_the_points_measure_every_claim_about_what_runs_today_with_enough_operations():
-    """Otherwise `--check` after a whole run would never pass."""
+    """A claim without rounds would keep `--check` from passing after a whole run."""
     rows = list(rows_of_points())
     verdicts = [evaluate(claim, rows) for claim in CLAIMS if claim.of is not None]
     lacking = [
@@ -332,7 +332,7 @@ def test_an_interval_of_a_value_is_around_its_mean():
 
 
 def test_an_interval_has_its_level_for_three_to_twenty_rounds():
-    """Of 95 % intervals of rounds with a known mean, about 95 % have it inside, and no fewer."""
+    """Intervals of rounds with a known mean contain the mean in about 95 % of the cases."""
     chance = random.Random(1)
     for count in (3, 5, 20):
         inside = 0
@@ -575,7 +575,7 @@ def test_a_round_is_counted_once_however_many_comparisons_it_is_in():
 
 
 def of_claim(id, times):
-    """Return three rounds of what a claim of the sources names, with a time for each side."""
+    """Return three rounds at the point of a claim of the sources, with a time for each side."""
     [told] = [claim for claim in CLAIMS if claim.id == id]
     rows = []
     for variant in told.variants():

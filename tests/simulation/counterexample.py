@@ -130,7 +130,7 @@ for four points:
 - A server refuses a second configuration at an index (rule R2).
 - After gc-config a server forgets the tags, where Alg. 4:39-41 keep each with bottom. The List is
   empty, and a get-data of the transcription takes an empty List as bottom.
-- A server drops an element that rotted on its disk.
+- A server refuses QUERY-LIST for a List with an element that rotted on its disk.
 
 The page is written by `python -m tests.simulation.counterexample`. Tests:
 `tests/paper/test_lost_write.py`, `tests/paper/test_transcription.py`.

@@ -1,9 +1,9 @@
 """The servers of ARES II as published (Alg. 4), as functions over immutable states, for one object.
 
 For searches over all schedules. A running server (ares/replica) answers the same, with four
-differences: it keeps (t0, v0) without storing it; it refuses a second configuration at an index
-(rule R2); after gc-config it forgets the tags, where a published server keeps each with bottom, so
-its List is empty and its tag is t0; and it drops an element that rotted on its disk.
+differences. (t0, v0) is in its List without being stored. A second configuration at an index is
+refused (rule R2). After gc-config the tags are forgotten, hence the List is empty and its tag is
+t0; a published server keeps each tag with bottom. A List with a rotten element is refused.
 
 | lines of Alg. 4 | of a running server, ``ConfigurationState`` |
 |---|---|

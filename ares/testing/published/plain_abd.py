@@ -20,7 +20,7 @@ class AbdClient:
 
     @phase(WRITE_OBJECT)
     def write(self, object: ObjectName, val: Value) -> Operation[Tag]:
-        """Ask a quorum for its tags; put ``val`` under a higher tag, and return the tag."""
+        """Ask a quorum for its tags, put ``val`` under a higher tag, and return that tag."""
         tau_max, _ = yield from self._dap.get_tag(object)
         tau = Tag(tau_max.number + 1, self.id)
         yield from self._dap.put_data(object, tau, val)
@@ -28,7 +28,7 @@ class AbdClient:
 
     @phase(READ_OBJECT)
     def read(self, object: ObjectName) -> Operation[Found]:
-        """Ask a quorum for its pairs; put the maximum, and return it."""
+        """Ask a quorum for its pairs, put the maximum, and return the maximum."""
         pair, _ = yield from self._dap.get_data(object)
         tau_max, v_max = maximum([pair])
         yield from self._dap.put_data(object, tau_max, v_max)
