@@ -27,6 +27,7 @@ from .pages import elsewhere, fetch, health, samples
 pytestmark = pytest.mark.process
 
 CLIENTS = 8
+SIGNALLED_MAX = 5
 
 
 def cli(*words: str | Path) -> None:
@@ -228,14 +229,19 @@ async def test_a_consensus_member_that_is_busy_finishes(make):
 
 
 async def test_the_second_signal_ends_a_process_at_once(make):
+    """On a busy machine the member may finish its requests before the second signal leaves."""
     cluster = make("--servers", "1", "--consensus", "3", "--allow-no-faults")
-    async with busy_member(cluster) as process:
-        process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None
-        while b"stopping on SIGTERM" not in await elsewhere(process.stderr.readline):
-            pass
-        process.send_signal(signal.SIGTERM)
-        assert await elsewhere(process.wait, 30) == -signal.SIGTERM
+    for _ in range(SIGNALLED_MAX):
+        async with busy_member(cluster) as process:
+            process.send_signal(signal.SIGTERM)
+            assert process.stderr is not None
+            while b"stopping on SIGTERM" not in await elsewhere(process.stderr.readline):
+                pass
+            process.send_signal(signal.SIGTERM)
+            status = await elsewhere(process.wait, 30)
+        if status != 0:
+            break
+    assert status == -signal.SIGTERM
 
 
 def test_it_tells_that_it_serves_over_http_and_systemd(make, tmp_path, monkeypatch):
