@@ -12,8 +12,18 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from ares.model.log_messages import Append, Fetched, Forward, LogRecord, Trim
-from ares.model.messages import AnyMessage, Introduce
+from ares.model.errors import AresError
+from ares.model.log_messages import (
+    Append,
+    Fetch,
+    Fetched,
+    Forward,
+    LogRecord,
+    LookRow,
+    Seal,
+    Trim,
+)
+from ares.model.messages import AnyMessage, CollectConfig, Finalize, Introduce, WriteConfig
 from ares.net.port import Loop
 from ares.platform import tasks
 from ares.platform.json_logs import is_worth_a_line
@@ -21,6 +31,7 @@ from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, F
 from ares.sharedlog.chain_segment import OUTBOX_BYTES_MAX, Sender
 from ares.sharedlog.entries import Entries, MemoryEntries
 from ares.sharedlog.log_facts import BatchPlace, LogFact, LogSnapshot, PieceFetched, RecordsTaken
+from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
 from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
 from ares.store.port import OrderedJournal, Use
@@ -36,6 +47,9 @@ DISCARDED_MAX = 32
 
 FACT_BYTES = 256
 """Most bytes of a fact in a journal, without records."""
+
+POINTER_FACTS_MAX = 4
+"""Most facts of a seal or a pointer: the pointer, its chain, and pointers known by the chain."""
 
 PENDING_BYTES_MAX = 1024 * 1024
 """Bytes given to a node before its facts are gathered."""
@@ -186,7 +200,8 @@ class HostedLog:
     def fitting(self, message: Any) -> Any:
         """Return the part of ``message`` for which the disk has room, or None.
 
-        Seals, pointers and trims may use the room left beyond the room for data.
+        Seals, pointers and trims may use the room left beyond the room for data, and seals and
+        pointers the last of it. A known pointer needs no room.
         """
         if isinstance(message, Append | Forward | Fetched) and not self.has_room(room_for(message)):
             trims = (
@@ -197,6 +212,11 @@ class HostedLog:
             return msgspec.structs.replace(message, records=()) if trims else None
         if isinstance(message, Trim | Introduce):
             return message if self.has_room(len(_encode(message)), Use.POINTERS) else None
+        if leaves_pointer(self.node.state, message):
+            bytes = POINTER_FACTS_MAX * (FACT_BYTES + len(_encode(message)))
+            if not self.has_room(bytes, Use.COMPACTION):
+                return None
+            self.pending += bytes
         return message
 
     def _reserve(self, journal: OrderedJournal, bytes: int, use: Use) -> bool:
@@ -221,7 +241,7 @@ class HostedLog:
             if fitting is not message:
                 refused = full_disk.refuse(message.call)
                 if fitting is None:
-                    if isinstance(message, Append | Trim | Introduce):
+                    if not isinstance(message, Forward | Fetched | LookRow | Fetch):
                         self._surroundings.send([(sender, refused)])
                     return
             if isinstance(fitting, Append | Forward | Fetched):
@@ -356,6 +376,29 @@ def _bytes_of_records(records: Iterable[LogRecord]) -> int:
     return sum(
         _RECORD_BYTES + _ENTRY_BYTES * len(record.entries) + record.size for record in records
     )
+
+
+def leaves_pointer(state: LogState, message: Any) -> bool:
+    """Return whether the message of a client or a server leaves a seal or a pointer in the journal.
+
+    A message with a conflict is refused and leaves none.
+    """
+    if not isinstance(message, Seal | Finalize | WriteConfig | CollectConfig | LookRow | Fetch):
+        return False
+    segment = state.segments.get(message.configuration)
+    if segment is None:
+        return False
+    if isinstance(message, Seal):
+        return segment.live
+    if isinstance(message, Finalize):
+        return segment.configuration.index > state.finalized
+    if message.successor is None:
+        return False
+    try:
+        fact = state.pointed(segment, message.successor, isinstance(message, CollectConfig))
+    except AresError:
+        return False
+    return fact is not None
 
 
 def room_for(message: Append | Forward | Fetched) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ares.model.configuration import Status, Successor
 from ares.model.identity import ClientId
 from ares.model.log_messages import (
     Append,
@@ -15,11 +16,12 @@ from ares.model.log_messages import (
     Committed,
     Forward,
     LogRecord,
+    ReadLog,
     Trim,
     TrimDone,
     seal_of,
 )
-from ares.model.messages import Introduce, Reason, Refused
+from ares.model.messages import Introduce, Reason, Refused, WriteConfig
 from ares.server.hosted_logs import HostedLogs, LogsParts
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.testing.sim.model_disk import ModelDisk
@@ -146,6 +148,25 @@ def test_many_appends_of_one_turn_that_do_not_all_fit_are_refused_one_by_one(alo
     refused = sum(isinstance(reply, Refused) for reply in replies)
     assert 0 < refused < 199
     assert alone.logs.nodes[0].state.segments[alone.chain.id].length == 199 - refused
+
+
+def test_pointers_take_the_last_room_and_are_refused_then(alone):
+    """A pointer without room ended the server; a known pointer needs no room."""
+    fill(alone)
+    length = alone.logs.nodes[0].state.segments[alone.chain.id].length
+    known = None
+    for index in range(1, 3000):
+        later = Successor(chain(index, length, ("s0",)), Status.FINALIZED)
+        (reply,) = alone.ask(WriteConfig(call(), alone.chain.id, later))
+        if isinstance(reply, Refused):
+            break
+        known = later
+    assert (reply.reason, "its disk is full" in reply.detail) == (Reason.STORAGE, True)
+    assert known is not None
+    (again,) = alone.ask(WriteConfig(call(), alone.chain.id, known))
+    assert again.successor == known
+    (read,) = alone.ask(ReadLog(call(), alone.chain.id, 0, 1, 10_000, False, 0.0))
+    assert read.entries == (ENTRY,)
 
 
 def test_another_log_is_refused_and_the_server_goes_on(alone):
