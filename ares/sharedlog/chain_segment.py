@@ -117,6 +117,14 @@ class ChainSegment:
     def after(self) -> ServerId:
         return self.servers[self.place + 1]
 
+    @property
+    def uncommitted(self) -> bool:
+        """Return whether the next node must be asked again about the durable records.
+
+        That node may have all of them, while its news of their commit was lost.
+        """
+        return self.committed < self.durable
+
     def take(self, record: LogRecord) -> None:
         """Take the next record, which is whole and begins at ``length``."""
         self.entries.put(record)

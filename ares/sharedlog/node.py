@@ -224,11 +224,10 @@ class LogNode:
         for segment in self.state.segments.values():
             if segment.live and not segment.is_tail and now >= segment.resend_at:
                 segment.resend_at = now + SEND_AGAIN_S
-                first = max(segment.confirmed, segment.committed)
                 if segment.probing:
                     self._forward(segment, segment.durable)
-                elif first < segment.durable or segment.trim_confirmed < self._trimmed_durably:
-                    self._forward(segment, first)
+                elif segment.uncommitted or segment.trim_confirmed < self._trimmed_durably:
+                    self._forward(segment, max(segment.confirmed, segment.committed))
         self._reads.tick(now)
         self._looks.tick(now)
         self.fetcher.go_on(self.now, self._stored)

@@ -15,6 +15,7 @@ from ares.model.log_messages import (
     Append,
     Appended,
     AppendOutcome,
+    Committed,
     Forward,
     LogEntries,
     LogRecord,
@@ -139,6 +140,20 @@ def test_a_lost_forward_is_repeated_and_a_gap_asked_for(wired):
     wired.sent.clear()
     wired.tick()
     assert outcome(wired.run()) == (AppendOutcome.DONE, 2)
+
+
+def test_a_lost_commit_is_asked_for(wired):
+    wired.hand("s0", append(1))
+    wired.run(without=("s2",))
+    wired.tick()
+    while wired.sent:  # s1 confirms its copy; later it tells of the commit, and this is lost
+        sender, to, message = wired.sent.pop(0)
+        if not (isinstance(message, Committed) and to == "s0" and message.committed):
+            wired.hand(to, message, sender)
+    segment = wired.nodes["s0"].state.segments[C0.id]
+    assert (segment.confirmed, segment.committed) == (1, 0)
+    wired.tick()
+    assert outcome(wired.run()) == (AppendOutcome.DONE, 0)
 
 
 def test_records_that_are_not_what_the_head_made_are_not_taken(wired):

@@ -262,6 +262,14 @@ def committed_before_the_tail_has_it() -> Any:
     return patch.object(LogNode, "_send_on", early)
 
 
+def commits_asked_for_while_records_are_lacking() -> Any:
+    """Make a node ask the next node again only until that node has all records."""
+    unconfirmed = property(
+        lambda segment: max(segment.confirmed, segment.committed) < segment.durable
+    )
+    return patch.object(ChainSegment, "uncommitted", unconfirmed)
+
+
 # -- each append once ------------------------------------------------------------------------------
 
 
@@ -457,6 +465,7 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     evidence_of_lengths_alone: 158,
     forwards_before_they_are_durable: 0,
     committed_before_the_tail_has_it: 0,
+    commits_asked_for_while_records_are_lacking: 506_999,
     numbers_forgotten_by_a_new_head: 9,
     rows_looked_up_one_segment_back: 34,
     rows_of_a_node_that_lacks_entries: 2255,
