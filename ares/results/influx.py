@@ -6,6 +6,7 @@ point.
 """
 
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from influxdb_client.client.exceptions import InfluxDBError
 from influxdb_client.client.write_api import SYNCHRONOUS
 from msgspec import Struct
 from urllib3.exceptions import HTTPError
+from urllib3.util import make_headers
 
 from ares.model.errors import BadInput
 from ares.results.database import ResultsFailed, transaction
@@ -33,6 +35,9 @@ INFLUX_BATCH_S = 60.0
 
 WRITTEN = 204
 """InfluxDB's status for a batch received."""
+
+WITHOUT_VERSION_2 = re.compile(r"1\.[0-7]\.")
+"""Beginning of the versions of InfluxDB that have only the API of version 1."""
 
 _RUN_TAGS = (
     "name",
@@ -88,7 +93,7 @@ def parse_target(url: str) -> InfluxTarget:
     if not right or parts.username is not None or not about.keys() <= {"org", "bucket"}:
         raise BadInput(
             "--influx: expected http://HOST:PORT, or https, followed by nothing or by "
-            "?org=ORG&bucket=BUCKET; a token, or USER:PASSWORD for InfluxDB 1.8, is taken from "
+            "?org=ORG&bucket=BUCKET; a token, or USER:PASSWORD for InfluxDB 1, is taken from "
             "the variable INFLUXDB_V2_TOKEN. Nothing was imported"
         )
     org, bucket = (
@@ -119,13 +124,10 @@ def send(
             timeout=INFLUX_TIMEOUT_MS,
             ssl_ca_cert=os.environ.get("INFLUXDB_V2_SSL_CA_CERT"),
         ) as client:
-            api = client.write_api(write_options=SYNCHRONOUS)
+            writer = _PointWriter(client, target, token)
             points = _points(database, target.shown)
             while batch := list(islice(points, INFLUX_BATCH_POINTS)):
-                _within(
-                    INFLUX_BATCH_S,
-                    partial(api.write, target.bucket, record=[point for _, _, point in batch]),
-                )
+                _within(INFLUX_BATCH_S, partial(writer.write, [point for _, _, point in batch]))
                 if (status := client.api_client.last_response.status) != WRITTEN:
                     raise ValueError(
                         f"it answered {status} to a write, as no InfluxDB does: is that another "
@@ -145,6 +147,39 @@ def send(
             "all that was imported is kept, and the same command sends the rest"
         ) from error
     return sent
+
+
+class _PointWriter:
+    """A writer of lines, by the API of version 2, or of version 1 before InfluxDB 1.8."""
+
+    def __init__(self, client: InfluxDBClient, target: InfluxTarget, token: str) -> None:
+        self._client = client
+        self._target = target
+        self._token = token
+        self._version_1 = False
+
+    def write(self, lines: list[str]) -> None:
+        if not self._version_1:
+            self._version_1 = not self._written(lines)
+        if self._version_1:
+            database, _, policy = self._target.bucket.partition("/")
+            about = [("db", database), ("rp", policy), ("precision", "ns")]
+            api = self._client.api_client
+            api.default_headers = make_headers(basic_auth=self._token or None)
+            plain = {"Content-Type": "text/plain"}
+            api.call_api("/write", "POST", {}, about, plain, "\n".join(lines))
+
+    def _written(self, lines: list[str]) -> bool:
+        """Write by version 2, and return whether this InfluxDB has version 2."""
+        try:
+            api = self._client.write_api(write_options=SYNCHRONOUS)
+            api.write(self._target.bucket, record=lines)
+        except InfluxDBError as error:
+            version = (error.headers or {}).get("X-Influxdb-Version", "")
+            if error.response.status != 404 or not WITHOUT_VERSION_2.match(version):
+                raise
+            return False
+        return True
 
 
 def _within(seconds: float, work: Callable[[], object]) -> None:
@@ -173,7 +208,7 @@ def _why(error: Exception) -> str:
     advice = {
         401: " (is INFLUXDB_V2_TOKEN right?)",
         403: " (may this token write?)",
-        404: " (is there such a bucket, and the API of version 2?)",
+        404: " (is there such a bucket or database?)",
     }
     return (
         f"answered {response.status} "

@@ -1,8 +1,9 @@
-"""Export to InfluxDB: to VictoriaMetrics, and to servers that refuse, hang or fail.
+"""Export to InfluxDB: to Debian's, to VictoriaMetrics, and to servers that refuse or hang.
 
 VictoriaMetrics accepts the output of InfluxDB's client.
 """
 
+import base64
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,19 @@ from tests.ports import free_addresses
 from tests.results.operation_logs import imported, line, own, rows, write
 
 VICTORIA = shutil.which("victoria-metrics")
+INFLUXD = shutil.which("influxd")
+INFLUXD_SETTINGS = """
+reporting-disabled = true
+bind-address = "{backup}"
+[meta]
+dir = "{directory}/meta"
+[data]
+dir = "{directory}/data"
+wal-dir = "{directory}/wal"
+[http]
+bind-address = "{address}"
+auth-enabled = true
+"""
 READY_S = 30
 
 
@@ -54,6 +69,26 @@ def test_what_was_measured_arrives(tmp_path: Path) -> None:
         assert _asked(
             url, "sum(sum_over_time(operation_count{run=~'.*/a ,=\"b\"/logs_.*'}[10y])) by (op)"
         ) == {"read": 1}
+
+
+@pytest.mark.skipif(INFLUXD is None, reason="influxd is not installed: apt-get install influxdb")
+def test_debians_influxdb_is_written_by_its_older_api(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(influx, "INFLUX_BATCH_POINTS", 10)
+    into = _some_results(tmp_path, 30)
+    with _influxdb(tmp_path) as url:
+        monkeypatch.setenv("INFLUXDB_V2_TOKEN", "ares:wrong")
+        with pytest.raises(ResultsFailed, match=r"answered 401 .*INFLUXDB_V2_TOKEN"):
+            _send(into, url)
+        monkeypatch.setenv("INFLUXDB_V2_TOKEN", "ares:secret")
+        with pytest.raises(ResultsFailed, match=r"answered 404 .*such a bucket or database"):
+            _send(into, f"{url}?bucket=other")
+        assert _send(into, f"{url}?bucket=ares/autogen") == 31
+        assert _send(into, f"{url}?bucket=ares/autogen") == 0
+        found = _queried(url, "SELECT sum(count) FROM operation GROUP BY op", db="ares")
+        counts = {each["tags"]["op"]: each["values"][0][1] for each in found["series"]}
+    assert counts == {"read": 16, "write": 15}
 
 
 def test_a_refused_batch_is_sent_the_next_time(
@@ -234,6 +269,46 @@ def _server(answers: list[int]) -> Iterator[_Server]:
             server.ended.set()
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def _influxdb(directory: Path) -> Iterator[str]:
+    """Run InfluxDB with the user ``ares`` and the database ``ares``; yield the address."""
+    address, backup = free_addresses(2)
+    settings = INFLUXD_SETTINGS.format(address=address, backup=backup, directory=directory)
+    (directory / "influxdb.conf").write_text(settings)
+    url = f"http://{address}"
+    with (directory / "influxd.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(INFLUXD), "-config", str(directory / "influxdb.conf")],
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"GOMAXPROCS": "1"},
+        )
+    try:
+        deadline = time.monotonic() + READY_S
+        while True:
+            try:
+                _queried(url, "CREATE USER ares WITH PASSWORD 'secret' WITH ALL PRIVILEGES")
+                break
+            except OSError:
+                assert time.monotonic() < deadline, (directory / "influxd.log").read_text()
+                time.sleep(0.1)
+        _queried(url, "CREATE DATABASE ares")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(READY_S)
+
+
+def _queried(url: str, query: str, **about: str) -> dict[str, Any]:
+    """Return the result of a query, or of a command, of the user ``ares``."""
+    words = urllib.parse.urlencode({"q": query, **about}).encode()
+    basic = "Basic " + base64.b64encode(b"ares:secret").decode()
+    request = urllib.request.Request(f"{url}/query", words, {"Authorization": basic})
+    with urllib.request.urlopen(request, timeout=READY_S) as answer:
+        [result] = json.load(answer)["results"]
+    return result
 
 
 @contextmanager
