@@ -1,10 +1,1 @@
-"""Script of the papers for the scenario full_disk; experiments/papers.py defines the flags."""
-
-import sys
-from pathlib import Path
-
-sys.path[0] = str(Path(__file__).resolve().parents[1])
-from experiments.papers import execute
-
-if __name__ == "__main__":
-    sys.exit(execute("full_disk"))
+papers_script.py

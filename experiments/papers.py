@@ -20,6 +20,9 @@ from experiments.rounds.scenario import OF_ARES, SCALES, scenarios
 TESTBEDS = ("local", "processes", "fed4fire", "emulab", "aws")
 INSTALLED = ("fed4fire", "aws", "emulab", "local")
 PLAYBOOK = Path(__file__).parents[1] / "playbooks" / "install.yml"
+SCRIPTS = {"file_size": "object_size", "k": "fragmentation_k"}
+"""Scenarios with another name than their script, by the script's name."""
+
 PAPER_FAMILIES = ("ARES", "ABD", "Cassandra", "Redis", "RedisW", "etcd")
 
 
@@ -174,10 +177,16 @@ def install() -> int:
         return 1
 
 
-def execute(scenario: str) -> int:
+def scenario_of(script: str) -> str:
+    """Return the scenario of a script, execute_..._exp."""
+    name = script.removeprefix("execute_").removesuffix("_exp")
+    return SCRIPTS.get(name, name)
+
+
+def execute(script: str) -> int:
     """Do the work of a script, and return the exit status."""
     try:
-        made = words(scenario)
+        made = words(scenario_of(script))
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

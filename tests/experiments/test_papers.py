@@ -1,6 +1,5 @@
 """The papers' scripts and their flags, and other values of parameters (`run --set`)."""
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -16,9 +15,9 @@ SCRIPTS = sorted(DIRECTORY.glob("execute_*_exp.py"))
 
 
 def test_every_scenario_has_a_script():
-    named = {re.search(r'execute\("(\w+)"\)', script.read_text())[1] for script in SCRIPTS}
-    assert len(named) == len(SCRIPTS)
-    assert scenarios().keys() - named == set()
+    named = [papers.scenario_of(script.stem) for script in SCRIPTS]
+    assert {script.readlink().name for script in SCRIPTS} == {"papers_script.py"}
+    assert sorted(named) == sorted(scenarios())
 
 
 def test_a_script_works_from_anywhere_and_tells_what_is_wrong_with_its_flags(tmp_path):

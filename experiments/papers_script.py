@@ -1,0 +1,10 @@
+"""Scripts of the papers: execute_..._exp.py are links to this file (flags: papers.py)."""
+
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+from experiments.papers import execute
+
+if __name__ == "__main__":
+    sys.exit(execute(Path(sys.argv[0]).stem))
