@@ -33,7 +33,7 @@ from ares.platform.loop import run
 from ares.reconfig.view import Switches, View
 from ares.registers.operations import read, write
 from ares.replica.replica import Replica
-from experiments import TICKS_PER_S
+from experiments.bench.store_processes import cpu_s
 from experiments.local_cluster import ClusterOptions, local_cluster
 
 BUDGET_SERVERS, BUDGET_K = 5, 3
@@ -159,11 +159,6 @@ def layers(dap: str) -> None:
         )
 
 
-def used_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-
 class NoStore:
     """A store that does nothing, which leaves only the callers' own cost.
 
@@ -226,11 +221,11 @@ async def processes(file: Path, at_once: int) -> None:
     ]
     async with connect(file) as store:
         await asyncio.gather(*(store.write(object, BUDGET_VALUE) for object in BUDGET_OBJECTS))
-        own, theirs = time.process_time(), sum(map(used_s, pids))
+        own, theirs = time.process_time(), sum(map(cpu_s, pids))
         count, rate = await loaded(store, at_once)
         own, theirs = (
             (time.process_time() - own) / count * 1e6,
-            (sum(map(used_s, pids)) - theirs) / count * 1e6,
+            (sum(map(cpu_s, pids)) - theirs) / count * 1e6,
         )
     costs = f"client {own:6.1f}   servers {theirs:6.1f}   in all {own + theirs:6.1f}"
     print(f"real, half reads, {at_once:3} at once: {costs}   ({rate:,.0f} op/s)", flush=True)

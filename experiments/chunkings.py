@@ -1,8 +1,12 @@
 """FastCDC beside Rabin fingerprints: the speed of cutting, and the blocks that an edit moves.
 
-No cluster takes part: a put moves the blocks that the match of both divisions does not keep.
+    .venv/bin/python -m experiments.chunkings --mib 32 --rounds 5
+
+No cluster takes part: a put moves the blocks that the match of both divisions does not keep. The
+first of the rounds warms up, and does not count.
 """
 
+import argparse
 import os
 import random
 import time
@@ -17,10 +21,10 @@ from ares.client.local_copy import content_of_bytes
 from ares.fragment.divide import CHUNKINGS, FASTCDC, RABIN, Cuts, Sizes, rabin_cuts
 from ares.fragment.match import match
 from ares.fragment.rabin import rabin_ends
-from ares.model.units import MIB
+from ares.model.units import KIB, MIB
 from experiments.measuring import Table, ratios
-from experiments.switches import SMALL_SIZES
 
+SMALL_SIZES = Sizes(4 * KIB, 4 * KIB, 8 * KIB)
 EDITS = 10
 PYTHON_SHARE = 64
 """Part of the data cut by Python alone, whose speed is compared by the byte."""
@@ -111,3 +115,17 @@ def _moved(old: Division, new: Division) -> list[int]:
     """Return the lengths of the blocks that a put moves."""
     kept = {chunk for _, chunk in match(old, new).kept}
     return [length for chunk, (length, _) in enumerate(new) if chunk not in kept]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mib", type=float, default=32, help="MiB of the data (default 32)")
+    parser.add_argument("--rounds", type=int, default=5, help="that count (default 5)")
+    given = parser.parse_args()
+    chunkings(Table(), round(given.mib * MIB), given.rounds)
+
+
+if __name__ == "__main__":
+    main()

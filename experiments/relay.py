@@ -1,31 +1,19 @@
 """Slow links on a single machine: a TCP relay before each server passes bytes on after a delay.
 
-    python -m experiments.relay 0.001 127.0.0.1:7400 127.0.0.1:7401 ...
-
-The first argument is the delay each way in seconds; the relays' addresses are printed in the order
-of the servers. The relay is for kernels without network emulation. A relay delays and does not
-limit the rate, but never holds more than HELD_CHUNKS_MAX chunks of a direction: at this bound the
-relay stops reading, as a full link would. Relays listen on loopback only. The event loop waits with
-select(2), whose timeout has microseconds; epoll's timeout has milliseconds, as much as the delay
-itself.
+The relay is for kernels without network emulation. A relay delays and does not limit the rate, but
+never holds more than HELD_CHUNKS_MAX chunks of a direction: at this bound the relay stops reading,
+as a full link would. Relays listen on loopback only. The event loop waits with select(2), whose
+timeout has microseconds; epoll's timeout has milliseconds, as much as the delay itself.
 """
 
 import asyncio
 import contextlib
 import random
 import selectors
-import subprocess
-import sys
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from msgspec import structs
-
 from ares.cluster.addresses import is_loopback, split_address
-from ares.cluster.settings import Settings
-from ares.platform.interpreter import python
-from experiments import ENVIRONMENT
 
 CHUNK_BYTES = 256 * 1024
 HELD_CHUNKS_MAX = 128
@@ -133,49 +121,9 @@ async def _deliver(held: Held, target: asyncio.StreamWriter, way: LinkDirection)
         await target.drain()
 
 
-async def _serve(delay_s: float, targets: Sequence[str]) -> None:
-    """Relay until standard input ends, which happens when the starting process is gone."""
-    way = LinkDirection(delay_s)
-    relays = [Relay(target, way, way) for target in targets]
-    print(*[await relay.open() for relay in relays], flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    for relay in relays:
-        await relay.close()
-
-
-@contextmanager
-def delayed(settings: Settings, delay_s: float) -> Iterator[Settings]:
-    """Yield ``settings`` with links to the storage servers that are ``delay_s`` slower each way.
-
-    Consensus members are reached as before.
-    """
-    addresses = [server.address for server in settings.servers.values()]
-    command = python("-m", "experiments.relay", str(delay_s), *addresses)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
-    ) as process:
-        assert process.stdout is not None
-        through: Mapping[str, str] = dict(
-            zip(addresses, process.stdout.readline().split(), strict=True)
-        )
-        servers = {
-            id: structs.replace(server, address=through[server.address])
-            for id, server in settings.servers.items()
-        }
-        yield structs.replace(settings, servers=servers)
-
-
 def precisely(work: Coroutine[Any, Any, None]) -> None:
     """Run `work` on the event loop whose waits have microseconds."""
     with asyncio.Runner(
         loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())
     ) as runner:
         runner.run(work)
-
-
-def main() -> None:
-    precisely(_serve(float(sys.argv[1]), sys.argv[2:]))
-
-
-if __name__ == "__main__":
-    main()

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from ares.cluster.settings import Settings
+from ares.cluster.tables import TransportName
 from experiments.bench.store_clients import AresStore, Store
 from experiments.local_cluster import ClusterOptions, local_cluster
 
@@ -73,6 +74,7 @@ class Ares(Struct, frozen=True):
     dap: Literal["abd", "ec"] = "abd"
     durability: Durability = "memory"
     secured: bool = False
+    transport: TransportName = "native"
     fast_read: bool = True
     piggyback: bool = True
     note: str = ""
@@ -97,7 +99,7 @@ class Ares(Struct, frozen=True):
             self.dap,
             k,
             self.consensus,
-            ClusterOptions(security=security, durability=self.durability),
+            ClusterOptions(security, self.durability, self.transport),
         ) as file:
             servers = {
                 str(id): int((file.parent / "run" / f"{id}.pid").read_text())
@@ -129,6 +131,8 @@ ARES_PEERS: tuple[Ares, ...] = (
     Ares("ares-ec-curve", "ec", secured=True),
     Ares("ares-abd-fsync-curve", durability="fsync", secured=True),
     Ares("ares-ec-fsync-curve", "ec", "fsync", secured=True),
+    Ares("ares-abd-libzmq", transport="libzmq"),
+    Ares("ares-abd-curve-libzmq", secured=True, transport="libzmq"),
     Ares("static-abd", fast_read=False, note=STATIC_ABD),
     Ares("ares-abd-published", fast_read=False, piggyback=False, note=PUBLISHED),
 )

@@ -3,9 +3,8 @@
 import random
 
 from ares.fragment.divide import CHUNKINGS
-from experiments.chunkings import EDIT_KINDS, _divided, _moved, chunkings
+from experiments.chunkings import EDIT_KINDS, SMALL_SIZES, _divided, _moved, chunkings
 from experiments.measuring import Table
-from experiments.switches import SMALL_SIZES
 
 
 def test_moved_blocks_are_the_blocks_of_the_edited_data_alone():
