@@ -1,6 +1,6 @@
 """The six algorithms of the papers behind a common interface.
 
-An experiment reads and writes without knowing which algorithm it measures.
+An experiment reads and writes without knowledge of the measured algorithm.
 """
 
 from typing import Protocol
@@ -45,7 +45,7 @@ class Plain:
 
 
 class Coverable:
-    """CoARES: a write replaces the version that this client knows, or has no effect."""
+    """CoARES: a write replaces the version known to this client, or has no effect."""
 
     def __init__(self, store: ObjectStore, name: str) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class Coverable:
 
 
 class Fragmented:
-    """CoARESF: a write replaces the blocks that differ from the blocks that this client knows."""
+    """CoARESF: a write replaces the blocks different from the blocks known to this client."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -90,8 +90,8 @@ async def open_register(
     """Return the object ``name`` of ``domain`` as ``algorithm`` treats objects.
 
     ``create`` is the configuration with which a missing domain is made. ``sizes`` are the sizes of
-    a file's blocks. Raises :class:`BadInput` if the domain uses other primitives than the
-    algorithm.
+    a file's blocks. Raises :class:`BadInput` if the primitives of the domain and of the algorithm
+    differ.
     """
     store = await manager.domain(domain, create=create)
     configuration = await store.current()

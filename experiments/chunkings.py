@@ -1,4 +1,4 @@
-"""FastCDC beside Rabin fingerprints: the speed of cutting, and the blocks that an edit moves.
+"""FastCDC beside Rabin fingerprints: the speed of cutting, and the blocks moved by an edit.
 
     .venv/bin/python -m experiments.chunkings --mib 32 --rounds 5
 
@@ -27,7 +27,7 @@ from experiments.measuring import Table, ratios
 SMALL_SIZES = Sizes(4 * KIB, 4 * KIB, 8 * KIB)
 EDITS = 10
 PYTHON_SHARE = 64
-"""Part of the data cut by Python alone, whose speed is compared by the byte."""
+"""Part of the data cut by Python alone; speeds are compared by the byte."""
 
 EDIT_KINDS: dict[str, Callable[[bytes, int], bytes]] = {
     "1 byte inserted": lambda data, at: b"".join((data[:at], b"!", data[at:])),
@@ -112,7 +112,7 @@ def _divided(data: bytes, sizes: Sizes, name: str) -> Division:
 
 
 def _moved(old: Division, new: Division) -> list[int]:
-    """Return the lengths of the blocks that a put moves."""
+    """Return the lengths of the blocks moved by a put."""
     kept = {chunk for _, chunk in match(old, new).kept}
     return [length for chunk, (length, _) in enumerate(new) if chunk not in kept]
 

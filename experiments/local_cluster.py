@@ -24,7 +24,7 @@ def _cli(*arguments: str, **variables: str) -> None:
 
 
 def processor_s(cluster: Path) -> float:
-    """Return the processor seconds that all processes of the cluster of this file have spent."""
+    """Return the processor seconds spent by all processes of the cluster of this file."""
     spent = 0
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -35,7 +35,7 @@ def processor_s(cluster: Path) -> float:
 
 
 class ClusterOptions(Struct, frozen=True):
-    """Options of a local cluster beyond its shape."""
+    """Options of a local cluster beyond the shape."""
 
     security: str = "none"
     durability: str = "memory"

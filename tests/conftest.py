@@ -36,10 +36,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.fixture(autouse=True, scope="module")
 def _trap_for_the_core(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Set a trap in place of the core, where `make test-pure` relies on tests without it.
+    """Set a trap in place of the core for the tests that meet no core.
 
-    The scope is that of the widest fixtures of these files. Functions that a module takes from the
-    core when it is imported are out of the trap's reach (ares/client/chunking.py takes one).
+    `make test-pure` relies on the absence of the core from these tests, and skips them. The scope
+    equals the scope of the widest fixtures of these files. A function taken from the core by a
+    module's import is out of the trap's reach (ares/client/chunking.py takes such a function).
     """
     with pytest.MonkeyPatch.context() as patch:
         if compiled.CORE is not None and lanes.meets_no_core(request.path):
@@ -50,8 +51,8 @@ def _trap_for_the_core(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_configure() -> None:
     """Restore SIGINT, which tests send.
 
-    A shell script that starts the suite in the background makes the suite ignore SIGINT, and all
-    its children as well.
+    A suite started in the background by a shell script ignores SIGINT, and all children of the
+    suite do as well.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,11 +1,11 @@
 """The servers that a client asks for the place of a domain before the directory.
 
-The directory may be far away. The client first asks servers of its own site, then the servers that
-had the domain last.
+The directory may be far away. The client first asks servers of its own site, and afterwards the
+servers that had the domain last.
 
-The memory has only names of servers of the cluster file. The client asks these servers, and they
-say what they know. Hence a memory that is old, cut short or forged costs a question, and has no
-other effect. The memory may be deleted at any time.
+The memory has only names of servers of the cluster file. The client asks these servers, and takes
+only their answers. Hence an old, cut or forged memory costs a question, and has no other effect.
+The memory may be deleted at any time.
 """
 
 import logging
@@ -39,16 +39,16 @@ _decode = msgspec.json.Decoder(_Domains).decode
 def known_domains_path(cluster: bytes, environment: Mapping[str, str]) -> Path | None:
     """Return the path of the user's memory of a cluster, beside the entries of local copies.
 
-    None if no memory is kept.
+    None: no memory is kept.
     """
     directory = cache_directory(environment)
     return None if directory is None else directory / f"domains-{cluster.hex()}.json"
 
 
 class KnownDomains:
-    """A memory of the servers that had a domain last, in a file; in memory if ``path`` is None.
+    """A memory of the last servers of each domain, in a file; in memory if ``path`` is None.
 
-    A file that cannot be used counts as empty.
+    An unusable file counts as empty.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -124,7 +124,7 @@ class DomainLocator:
             yield others
 
     def remember(self, configurations: Collection[Configuration]) -> None:
-        """Remember the servers of the domains that this client used last.
+        """Remember the servers of the domains used last by this client.
 
         The first configuration of `default` is in the cluster file, and needs no memory.
         """

@@ -14,7 +14,7 @@ from ares.model.tag import Tag
 from ares.registers.mirroring import MirrorName
 
 MIRROR_FOUND_S = 2.0
-"""Seconds that a client looks for a mirror unknown to the servers of its site.
+"""Seconds spent on the search for a mirror unknown to the servers of the client's site.
 
 The directory may be cut off while the domain is at this site.
 """
@@ -82,9 +82,9 @@ async def read_stale(
 async def _found(
     directory: DomainDirectory, name: MirrorName, timeout_s: float | None
 ) -> ObjectStore | None:
-    """Return the mirror's domain, or None without an answer.
+    """Return the mirror's domain; None if no answer came.
 
-    The usual read, which follows, is as good as any other.
+    The usual read, which follows, is a good answer, too.
     """
     try:
         return await opened(

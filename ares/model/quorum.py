@@ -16,7 +16,7 @@ NO_TROUBLES: Mapping[ServerId, str] = MappingProxyType({})
 
 
 class QuorumState(enum.Enum):
-    """The state of a round: undecided, with a quorum, or without hope of one."""
+    """The state of a round: undecided, with a quorum, or without hope of a quorum."""
 
     PENDING = "pending"
     REACHED = "reached"
@@ -26,8 +26,9 @@ class QuorumState(enum.Enum):
 class Tally(Struct, Generic[Answer], eq=False):
     """The answers and refusals of a round; ``needed`` answers of ``asked`` make a quorum.
 
-    A server counts once however often it answers, and its first answer stands. A server that
-    refused may still answer later (after an introduction to the configuration), and then counts.
+    A server with several answers counts once, and the first answer stands. A server that refused
+    may still answer later (after an introduction to the configuration), and counts from this answer
+    on.
     """
 
     asked: Sequence[ServerId]

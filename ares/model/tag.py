@@ -13,7 +13,7 @@ NUMBER_FLOOR = 2**48
 
 NUMBERS_PER_S = 2**20
 NUMBER_LAST = 2**64 - 1
-"""The highest number that messages and journals can carry."""
+"""The highest number in messages and journals."""
 
 
 class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -27,11 +27,11 @@ class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
 
 
 TAG_ZERO = Tag(0, ClientId(0))
-"""t0: the tag of an object that was never written."""
+"""t0: the tag of an object before the first write."""
 
 
 def number_max(now_s: float) -> int:
-    """Return the highest number accepted by a server whose clock says ``now_s`` seconds since 1970.
+    """Return the highest number accepted by a server at ``now_s`` seconds since 1970.
 
     A number counts the writes of an object, which follow each other: a million a second since 1970
     exceeds any possible count. Under a fixed bound, a client could put an object *at* the bound,
@@ -42,10 +42,10 @@ def number_max(now_s: float) -> int:
 
 
 class TakenNumbers(Struct, gc=False, eq=False):
-    """The numbers which a client took for the tags of an object.
+    """The numbers taken by a client for the tags of an object.
 
-    ``number``: the highest. ``completed``: the highest whose write completed. ``writers``:
-    operations that may still take a number; each is counted from before its first phase until its
+    ``number``: the highest. ``completed``: the highest number of a completed write. ``writers``:
+    operations that may still take a number; each is counted from before the first phase until the
     end.
     """
 
@@ -57,9 +57,9 @@ class TakenNumbers(Struct, gc=False, eq=False):
 class TagSource:
     """The tags of a client; no two operations are given the same tag, in any order of execution.
 
-    A write takes a number above all numbers found by its first phase. Another operation of the same
+    A write takes a number above all numbers found by the first phase. Another operation of the same
     client may have taken a number which this phase could not find: the operation is under way, or
-    ended after the phase had asked, or failed with its version at a few servers only. Numbers taken
+    ended after the phase had asked, or failed with the version at a few servers only. Numbers taken
     are therefore remembered until no operation can miss them: no operation on the object is under
     way, and the write with the highest number completed, hence every later first phase finds that
     number. (In the papers a client runs a single operation at a time, and a client whose write
@@ -71,7 +71,7 @@ class TagSource:
         self._taken: dict[ObjectName, TakenNumbers] = {}
 
     def begin(self, object: ObjectName) -> TakenNumbers:
-        """Begin an operation that will write ``object``, before its first phase.
+        """Begin a writing operation on ``object``, before the first phase.
 
         The caller calls :meth:`end` in every case.
         """
@@ -85,7 +85,7 @@ class TagSource:
         return Tag(taken.number, self._client)
 
     def end(self, object: ObjectName, taken: TakenNumbers) -> None:
-        """End the operation; if its write completed, ``taken.completed`` is its number."""
+        """End the operation; after a completed write ``taken.completed`` is the write's number."""
         taken.writers -= 1
         if not taken.writers and taken.completed == taken.number:
             del self._taken[object]

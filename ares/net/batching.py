@@ -1,4 +1,4 @@
-"""The common part of all transports: batches of messages, and the turns of clients.
+"""The common part of all transports: batches of messages, and the turns of clients at a server.
 
 The cost of a transport is per batch, not per message: a caller posts or replies with all its
 messages for a peer at once, and they leave together, cut only where a batch would be unwieldy
@@ -8,10 +8,10 @@ wire.
 Clients take turns at a server. A request of thirty bytes may take a server milliseconds, and a
 batch has room for thousands. All work is therefore counted in a single account
 (:class:`ares.model.work.Meter`): by the listener for the contents of requests, and by the server
-for its reading and answering. A turn ends when TURN_WORK is spent, or TURN_S have passed. The rest
-of the client's requests stands in line until other clients had their turns, and no more bytes are
-read from this client, where the transport can control that. All turns within a round of the event
-loop share TURN_WORK; a client not in line has FIRST_WORK in any case. Nearly always a turn is long
+for reading and answering. A turn ends when TURN_WORK is spent, or TURN_S have passed. The rest of
+the client's requests stands in line until other clients had their turns, and no more bytes are read
+from this client by a transport able to stop reading. All turns within a round of the event loop
+share TURN_WORK; a client not in line has FIRST_WORK in any case. Nearly always a turn is long
 enough for all arrived requests, and no client stands in line.
 """
 
@@ -64,16 +64,16 @@ LARGE_BYTES_MAX = 256 * 1024
 """Large messages together in a batch while more wait: a small message waits behind no more."""
 
 DIRECT_BYTES_MAX = 1024 * 1024
-"""Data bytes that are sent at once, in order, to a server that is not slow."""
+"""Data bytes sent at once, in order, to a server which is not slow."""
 
 LARGE_TOGETHER_MAX = LARGE_BYTES_MAX // DETACHED_BYTES_MIN
 
 PEER_WAITING_MESSAGES_MAX = 4096
 PEER_WAITING_BYTES_MAX = 128 * 1024 * 1024
-"""Messages and bytes of data kept for a peer that takes no messages."""
+"""Messages and bytes of data kept for a peer which takes no messages."""
 
 TURN_S = 0.005
-"""Time after which a turn ends; its replies are sent afterwards."""
+"""Time after which a turn ends; the replies of the turn are sent afterwards."""
 
 FIRST_WORK = TURN_WORK // 8
 """Least work of a turn, and the work after which a new round is requested."""
@@ -82,10 +82,10 @@ LOOK_WORK = TURN_WORK // 128
 """Work after which the clock is read."""
 
 LEFT_MAX = 64
-"""Clients that have left, with requests in line that are still carried out."""
+"""Clients gone with requests in line, which are still carried out."""
 
 LINE_BATCHES_MAX = 256
-"""Batches of a client that stands in line and sends more."""
+"""Batches kept of a client in line."""
 
 NO_MESSAGES: Sequence[AnyMessage] = ()
 BATCH_FAILED = "a batch, or the part of it that is answered at once, failed and gets no reply"
@@ -98,7 +98,7 @@ Deliver = Callable[[ServerId, Sequence[AnyMessage]], None]
 def batches(messages: Sequence[Outgoing]) -> Sequence[tuple[int, list[Frame]]]:
     """Return ``messages`` in order as batches: (number of messages, their frames).
 
-    A single message is a batch however large it is.
+    A single message of any size is a batch.
     """
     count = len(messages)
     if not 1 <= count <= BATCH_MESSAGES_MAX:
@@ -118,9 +118,9 @@ def batches(messages: Sequence[Outgoing]) -> Sequence[tuple[int, list[Frame]]]:
 
 
 def data_bytes(message: AnyMessage) -> int:
-    """Return the data bytes in a message whose sender may exceed its receiver's pace.
+    """Return the data bytes in a message; 0 unless the sender may exceed the receiver's pace.
 
-    They belong to an element, or to a log's entries.
+    The bytes belong to an element, or to a log's entries.
     """
     match message:
         case PutData() | DataReply():
@@ -133,16 +133,16 @@ def data_bytes(message: AnyMessage) -> int:
 
 
 def is_large(message: AnyMessage) -> bool:
-    """Return whether small messages pass this one while both wait: a put of a large element."""
+    """Return whether waiting small messages pass this message: a put of a large element."""
     return type(message) is PutData and message.element.size >= DETACHED_BYTES_MIN
 
 
 class PeerQueue:
-    """Messages for a peer that takes none now: small ones before large ones, oldest first.
+    """Messages for a peer which takes no messages now: small before large, oldest first.
 
-    A copy of a request takes the place of the request that waits: of what is sent again because a
-    link is slow, one copy waits. Bounded; messages beyond the bound are dropped. An empty queue
-    takes a single message of any size.
+    A copy of a request replaces the waiting request: a request is sent again while a link is slow,
+    and a single copy waits. Messages beyond the bound are dropped. An empty queue takes a single
+    message of any size.
     """
 
     def __init__(self) -> None:
@@ -170,15 +170,15 @@ class PeerQueue:
             self._bytes += size
 
     def give_back(self, messages: Sequence[AnyMessage]) -> None:
-        """Put messages that were not sent before the messages that wait."""
+        """Put unsent messages before the waiting messages."""
         waiting = self.take()
         self.admit(messages)
         self.admit(waiting)
 
     def take_next(self) -> list[AnyMessage]:
-        """Return what is to be sent next: every small message, or large ones of LARGE_BYTES_MAX.
+        """Return the messages to be sent next: all small ones, or large ones of LARGE_BYTES_MAX.
 
-        A large message that is larger is returned alone.
+        A message beyond this size is returned alone.
         """
         if self.small:
             taken = list(self.small.values())
@@ -201,7 +201,7 @@ class PeerQueue:
         return messages
 
     def _place(self, message: AnyMessage) -> tuple[dict[Hashable, AnyMessage], Hashable]:
-        """Return the queue of a message, and its key there."""
+        """Return the queue of a message, and the message's key in the queue."""
         match message:
             case PutData() | GetData() | GetTag() | QueryList():
                 key = type(message), message.call, message.configuration, message.object
@@ -213,8 +213,8 @@ class PeerQueue:
 class BatchConnections(ABC):
     """The part of :class:`ares.net.port.Connections` common to all wires.
 
-    A subclass sends and closes. Messages unknown to the codec cannot be sent; they are logged, and
-    cost other peers nothing.
+    A subclass sends and closes. Messages unknown to the codec cannot be sent; they are logged,
+    without harm to other peers.
     """
 
     def __init__(self) -> None:
@@ -251,7 +251,7 @@ class BatchConnections(ABC):
 
     @abstractmethod
     def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        """Send messages to this server, whose address was learned."""
+        """Send messages to this server, of known address."""
 
     def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
         try:
@@ -276,8 +276,8 @@ class UnansweredRequests:
     """The unanswered requests of a client, in order.
 
     ``messages`` are decoded, ``portions`` are the undecoded rest of the same batch, and ``came``
-    are later batches. ``bytes``: of all batches put here. ``decoded``: the messages of an already
-    decoded batch.
+    are later batches. ``bytes``: the size of all batches put into the line. ``decoded``: the
+    messages of an already decoded batch.
     """
 
     __slots__ = ("bytes", "came", "messages", "portions")
@@ -304,7 +304,7 @@ class BatchListener(ABC):
 
     A subclass binds, takes, sends and closes. ``address``: the address bound. ``traffic``: the
     counters; None: no counting, at no cost. ``meter``: the account of the work of a round, to which
-    the server of the requests adds its work.
+    the server of the requests adds work.
     """
 
     connections: Sized = ()
@@ -350,14 +350,14 @@ class BatchListener(ABC):
 
     @abstractmethod
     def _send_batch(self, sender: Sender, frames: Sequence[Frame]) -> None:
-        """Send a batch of replies to this sender, if its connection still exists."""
+        """Send a batch of replies to this sender, if the connection still exists."""
 
     def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         for _, frames in batches(messages):
             self._send_batch(sender, frames)
 
     def _respond(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
-        """Send replies; replies that cannot be sent are logged, and cost other clients nothing."""
+        """Send replies; unsendable replies are logged, without harm to other clients."""
         if messages and self._serving:
             try:
                 self._send(sender, messages)
@@ -384,7 +384,7 @@ class BatchListener(ABC):
         return True
 
     def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
-        """Answer the batches of a client in a batch of replies, up to the end of its turn."""
+        """Answer a client's batches in a batch of replies, up to the end of the client's turn."""
         if self._lines and (line := self._lines.get(sender)) is not None:
             self._join(sender, line, came)
         elif len(came) == 1 and came[0] and len(came[0][0]) <= PORTION_BYTES:
@@ -438,7 +438,7 @@ class BatchListener(ABC):
         self._finish(sender, replies, begin_s)
 
     def _finish(self, sender: Sender, replies: Sequence[AnyMessage], begin_s: float) -> None:
-        """Send the replies of a turn, and ensure that a new round begins."""
+        """Send the replies of a turn, and ensure a new round."""
         if self.meter.spent > FIRST_WORK:
             self._go_on_soon()
         self._traffic.count_turn(replies, time.perf_counter() - begin_s)
@@ -447,7 +447,7 @@ class BatchListener(ABC):
     def _turn(
         self, sender: Sender, line: UnansweredRequests, end: int, until_s: float
     ) -> Iterator[AnyMessage]:
-        """Yield the requests of ``line`` in this turn, at least one.
+        """Yield the requests of ``line`` in this turn, at least one request.
 
         Each request is answered when the next is taken.
         """
@@ -463,7 +463,7 @@ class BatchListener(ABC):
                         return
 
     def _fill(self, sender: Sender, line: UnansweredRequests, end: int) -> bool:
-        """Decode the next requests if none is left, but not beyond ``end``.
+        """Decode the next requests, not beyond ``end``, if no decoded request is left.
 
         Returns whether any request is decoded.
         """
@@ -553,7 +553,7 @@ class BatchListener(ABC):
             self._stands(sender, bytes)
 
     def _leave(self, sender: Sender) -> None:
-        """Note that a client has left, and carry out the client's requests in line nevertheless.
+        """Note that a client has left, and carry out the requests in line nevertheless.
 
         A write counts on these requests: the write may have ended with a quorum, and the client
         with the write, before the turn of the last server.
@@ -570,11 +570,11 @@ class BatchListener(ABC):
             self._stands(sender, -line.bytes)
 
     def _may_stand(self, bytes: int) -> bool:
-        """Return whether the line has room for so many more bytes."""
+        """Return whether the line has room for ``bytes`` more bytes."""
         return True
 
     def _stands(self, sender: Sender, more_bytes: int) -> None:
-        """Count so many more bytes of this client in line; fewer: the client has left the line."""
+        """Count more bytes of this client in line; below 0: the client has left the line."""
         self._standing_bytes += more_bytes
         if more_bytes < 0:
             self._left.pop(sender, None)
@@ -582,8 +582,8 @@ class BatchListener(ABC):
     def _refuse(self, sender: Sender, speaks: bool, error: BadMessage) -> None:
         """Count a bad batch.
 
-        ``speaks``: the batch has a version byte: its sender knows some release of the format, and
-        can be told.
+        ``speaks``: the batch has a version byte: the sender knows some release of the format, and
+        can read a refusal.
         """
         why = str(error)[:DETAIL_CHARACTERS_MAX]
         self.meter.spent += REQUEST_WORK

@@ -1,7 +1,6 @@
 """The event loop of the processes: uvloop's where installed (measurably faster), else asyncio's.
 
-Exceptions that leave the loop's callbacks are reported like exceptions of tasks
-(ares/platform/tasks.py).
+Exceptions of the loop's callbacks are reported like exceptions of tasks (ares/platform/tasks.py).
 """
 
 import asyncio
@@ -43,7 +42,7 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
 
 
 def _require_descriptors() -> None:
-    """Raise OSError if this process may not open so many descriptors."""
+    """Raise OSError if this process may not open _DESCRIPTORS more descriptors."""
     held: list[int] = []
     try:
         held.extend(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_DESCRIPTORS))

@@ -28,11 +28,11 @@ def find_next_config(
     """Return the configuration after ``configuration``, whose quorum named ``found`` (Alg. 2:1-17).
 
     None at the end of the sequence. Rule R3: a quorum of ``configuration`` knows the successor
-    before any operation uses the successor. The round is left out in two cases: the client knows
-    that the round was made; or another operation of this client has reached a later finalized
+    before any operation uses the successor. The round is left out in two cases: the client knows of
+    an earlier such round; or another operation of this client has reached a later finalized
     configuration, to which this operation may jump. The round may fail if the successor is
-    finalized: it was at a quorum as pending before its data were moved, and the servers that went
-    away since do not count.
+    finalized: the pending successor was at a quorum before the data were moved, and servers gone
+    since do not count.
     """
     if found is None:
         return None
@@ -53,7 +53,7 @@ def find_next_config(
 
 @phase(READ_CONFIG)
 def read_config(view: View) -> Operation[None]:
-    """Learn the rest of the sequence, from its last finalized entry (Alg. 2:18-26)."""
+    """Learn the rest of the sequence, from the last finalized entry (Alg. 2:18-26)."""
     configuration: Configuration | None = view.sequence.last_finalized
     while configuration is not None:
         try:

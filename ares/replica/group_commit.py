@@ -1,4 +1,4 @@
-"""A group commit's changes, and the replies that show them.
+"""A group commit: changes, and the replies with these changes.
 
 These replies wait until the commit is durable (ares/server/storage_server.py).
 """
@@ -32,14 +32,14 @@ from ares.model.tag import Tag
 from ares.replica.facts import ConfigurationRecord, Fact
 
 ROWS_MAX = 262_144
-"""Most rows that wait for a commit, for each client.
+"""Most waiting rows of a commit, for each client.
 
 A reply is a row, and likewise each tag, object or configuration named by the reply.
 """
 
 
 class Served(Struct, eq=False):
-    """A traced request and its course, without the messages except for the reported parts.
+    """A traced request and the request's course; only the reported parts of messages are kept.
 
     ``batch_s``: arrival, by the host's clock. ``handled_s``: seconds until handled, ``left_s``:
     until the reply left.
@@ -57,7 +57,7 @@ class Served(Struct, eq=False):
     refused: str = ""
 
     def answered(self, reply: AnyMessage, left_s: float) -> AnyMessage:
-        """Return the reply as it leaves now, with the time spent if its kind has that field."""
+        """Return the reply as sent now, with the time spent if this kind of reply has the field."""
         self.left_s = left_s
         if isinstance(reply, Refused):
             self.refused = reply.reason.name
@@ -89,11 +89,11 @@ def served_of(request: Any, batch_s: float) -> Served:
 
 
 class GroupCommit:
-    """A group commit: its changes, and the replies that wait for it.
+    """A group commit: the changes, and the waiting replies.
 
-    ``appended``: the commit has facts. ``bytes``: of its facts. ``waited``: arrival, by the host's
-    clock, with the number of tags or values and of acknowledgements. ``traced``: the traced
-    replies, by sender and position. ``objects``: the changed objects of each configuration.
+    ``appended``: the commit has facts. ``bytes``: the size of the facts. ``waited``: arrival, by
+    the host's clock, with the number of tags or values and of acknowledgements. ``traced``: the
+    traced replies, by sender and position. ``objects``: the changed objects of each configuration.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class GroupCommit:
         self.bytes = 0
 
     def note(self, fact: Fact) -> None:
-        """Record that ``fact``, which was appended, belongs to this commit."""
+        """Count the appended ``fact`` in this commit."""
         if isinstance(fact, ConfigurationRecord):
             self.pointers.add(fact.configuration.id)
         else:
@@ -118,7 +118,7 @@ class GroupCommit:
     ) -> None:
         """Queue a reply until the commit is durable; drop replies beyond ROWS_MAX.
 
-        A disk may take its time; after a drop the client asks again.
+        A disk may be slow; after a drop the client asks again.
         """
         rows = self._rows.get(sender, 0) + _rows(reply)
         if rows <= ROWS_MAX:
@@ -159,7 +159,7 @@ class GroupCommit:
             yield sender, replies
 
     def shown_by(self, request: Request) -> bool:
-        """Return whether a reply to ``request`` may show a change of this commit.
+        """Return whether a reply to ``request`` may show a change in this commit.
 
         Every reply about a configuration shows its pointer.
         """

@@ -1,12 +1,12 @@
-"""A server as a function: a request in, a reply out; no I/O.
+"""A storage server as a function: a request in, a reply out; no I/O.
 
 See ARES II Alg. 4, and docs/protocol.md, Rules.
 
 A server is a member of a configuration under its own identity, or refuses. A client introduces an
-unknown configuration with its content; before the server keeps state, it checks its membership and
-the absence of another configuration at the same place. A server restarted without its state has a
-new identity; configurations with the old identity are refused: this counts as a crash, which
-reconfiguration repairs.
+unknown configuration with the content. Before the server keeps state, the server checks its
+membership and the absence of another configuration at the same place. A server restarted without
+the old state has a new identity; configurations with the old identity are refused: this counts as a
+crash, which reconfiguration repairs.
 
 The papers' servers keep their state for ever; a server of ours with a journal restarts. The replica
 names the facts to be journaled, and is rebuilt from them (ares/replica/facts.py), in any order.
@@ -67,17 +67,17 @@ _REASON_OF_ERROR = {
 _REFUSED_ERRORS = tuple(_REASON_OF_ERROR)
 
 Pointing = Introduce | Finalize | WriteConfig | CollectConfig | GetData | ListObjects | QueryList
-"""Requests that may change a pointer."""
+"""Requests with a possible change of a pointer."""
 
 
 class Replica:
     """The state of a storage server.
 
-    ``initial``: c0 of its cluster file, the only configuration accepted at that place. ``clock``:
+    ``initial``: c0 of the cluster file, the only configuration accepted at this place. ``clock``:
     see :class:`ares.replica.configuration_state.ConfigurationState`. ``journaled``: the server has
-    a journal, which first gives all its facts to :meth:`restore`; afterwards requests that need
-    room (:class:`ares.model.messages.NeededRoom`) go through :meth:`put` and :meth:`point`.
-    ``account``: the account of the journal.
+    a journal, which first gives all facts to :meth:`restore`; afterwards requests in need of room
+    (:class:`ares.model.messages.NeededRoom`) go through :meth:`put` and :meth:`point`. ``account``:
+    the account of the journal.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Replica:
     # -- serving -----------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> Reply | None:
-        """Return the reply, or None where no reply is due. Never raises for a client's input."""
+        """Return the reply; None: no reply is due. Never raises for a client's input."""
         if isinstance(request, Introduce):
             return self._introduced(request)
         if isinstance(request, Describe):
@@ -129,13 +129,13 @@ class Replica:
             return _refused(request, error)
 
     def put_room(self, request: PutData) -> int:
-        """Return the most bytes of journal that :meth:`put` may need; 0: it changes no state."""
+        """Return the most bytes of journal needed by :meth:`put`; 0 without a change of state."""
         hosting = self._hosted.get(request.configuration)
         known = hosting is None or hosting.knows(request.object, request.tag)
         return 0 if known else fact_bytes_max(request)
 
     def pointer_room(self, request: Pointing) -> int:
-        """Return the most bytes of journal that :meth:`point` may need; 0: it changes no state."""
+        """Return the most bytes of journal needed by :meth:`point`; 0 without a change of state."""
         if isinstance(request, Introduce):
             known = request.configuration.id in self._hosted
             return 0 if known else pointed_bytes(request.configuration)
@@ -181,7 +181,7 @@ class Replica:
         return reply, hosting.pointed()
 
     def replace(self, puts: Iterable[PutData]) -> None:
-        """Hold these elements, equal to the held ones, at their new addresses in memory.
+        """Hold these elements, equal to the held elements, at their new addresses in memory.
 
         Data mapped by the journal need not be in memory twice.
         """
@@ -238,7 +238,7 @@ class Replica:
     def _note_final(self, configuration: Configuration) -> None:
         """Record a configuration that may be named (rule R21).
 
-        A domain's first configuration always may: no version completed before it.
+        A domain's first configuration may always be named: no version completed earlier.
         """
         named = self._final.get(configuration.domain)
         if named is None or named.index < configuration.index:
@@ -268,7 +268,7 @@ class Replica:
     # -- restarting --------------------------------------------------------------------------------
 
     def begin_restoring(self) -> None:
-        """Begin to restore: every fact of a journal follows, and :meth:`restored` ends it.
+        """Begin to restore: every fact of a journal follows, and :meth:`restored` is the end.
 
         No request is served until the end.
         """
@@ -315,7 +315,7 @@ class Replica:
             self.restore(waiting, its_place)
 
     def restored(self) -> None:
-        """End the restoring: every fact was given.
+        """End the restoring after the last fact.
 
         Raises :class:`StoreDamaged` if some facts belong to no configuration: a configuration is
         durable before its contents.
@@ -334,7 +334,7 @@ class Replica:
     def surviving(self, fact: Fact, place: int) -> Fact | None:
         """Return the part to keep of a fact at ``place`` when this place goes.
 
-        Of a rotten element this is its tag without data, which counts as missing.
+        For a rotten element the part is the tag without data, which counts as missing.
         """
         if isinstance(fact, ConfigurationRecord):
             hosting = self._hosted.get(fact.configuration.id)
@@ -369,7 +369,7 @@ class Replica:
             yield from hosting.held_at(place, readable)
 
     def move(self, fact: Fact, place: int) -> None:
-        """Record ``place`` as the only place of ``fact``, which survived and is journaled there."""
+        """Record ``place`` as the only place in the journal of the surviving ``fact``."""
         if isinstance(fact, ConfigurationRecord):
             self._hosted[fact.configuration.id].point_from(place)
         else:
@@ -381,7 +381,7 @@ class Replica:
     def quarantined(self) -> list[Key]:
         """Return the versions whose element is held hollow, and missed.
 
-        A configuration with a finalized successor needs its elements no more.
+        A configuration with a finalized successor needs no elements any more.
         """
         self.account.hollows = {
             key: None for key in self.account.hollows if self.is_quarantined(key)
@@ -397,7 +397,7 @@ class Replica:
         return successor is None or not successor.finalized
 
     def missing_bytes(self, key: Key) -> int:
-        """Return the size of the whole value whose element is missed."""
+        """Return the size of the whole value of the missed element."""
         element = self._element(key)
         return element.length if element is not None else 0
 
@@ -416,7 +416,7 @@ class Replica:
 
 
 def refusal(request: Message, reason: Reason, detail: str) -> Refused:
-    """Return a refusal with as much of ``detail`` as a person reads; it may repeat the request."""
+    """Return a refusal with the begin of ``detail``, which may repeat the request at length."""
     return Refused(request.call, reason, detail[:DETAIL_CHARACTERS_MAX])
 
 

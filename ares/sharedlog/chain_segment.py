@@ -17,37 +17,37 @@ from ares.sharedlog.bound_ids import BoundAppend
 from ares.sharedlog.entries import ClientRows, Entries
 
 SEND_AGAIN_S = 0.2
-"""Seconds until a node repeats records that the next node has not confirmed."""
+"""Seconds until a node repeats records not confirmed by the next node."""
 
 OUTBOX_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of entries and records in a node's unsent answers.
 
-Beyond it reads are answered without entries, and ask again.
+Beyond this size reads are answered without entries, and ask again.
 """
 
 DIRTY_S = 1.0
-"""Seconds that a dirty read waits for the tail."""
+"""Longest wait of a dirty read for the tail, in seconds."""
 
 WAITING_REQUESTS_MAX = 1000
-"""Reads that wait at once; a further read is answered from the present state."""
+"""Most waiting reads; a further read is answered from the present state."""
 
 CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024
-"""Limits of conditional appends that wait at once; more are dropped, and sent again by clients."""
+"""Limits of waiting conditional appends; more are dropped, and sent again by clients."""
 
 WAITING_BYTES_MORE = 512
-"""Most bytes of a waiting append beside its entries, in memory and later in a journal."""
+"""Most bytes of a waiting append beside the entries, in memory and later in a journal."""
 
 Sender = Hashable
-"""The process to be answered: a client as the transport names it, or the id of a server."""
+"""The process to be answered: a client as named by the transport, or the id of a server."""
 
 
 def waiting_bytes(append: BoundAppend) -> int:
-    """Return the bytes that ``append`` takes while waiting."""
+    """Return the bytes taken by ``append`` while waiting."""
     return WAITING_BYTES_MORE + append.bulk
 
 
 class WaitingRead(Struct, frozen=True):
-    """A read that waits for entries, or for the tail's answer."""
+    """A read waiting for entries, or for the tail's answer."""
 
     sender: Sender
     request: ReadLog
@@ -60,13 +60,13 @@ class ChainSegment:
     ``length``: the end of the records; the first is at ``start``. ``durable``: the end of the
     stored records. ``committed``: the end of the records known to be at every node. ``end``: the
     start of the immediate successor, once known. ``sent`` and ``confirmed``: the end of the records
-    sent to the next node, and of the records which that node has. ``trim_confirmed``: the position
-    trimmed at every node behind. ``probing``: set after a restart, until the next node tells its
-    position. ``pointed``: the number of the fact of the seal or the successor; 0 if no fact is
-    waited for. ``conditional_bytes``: the bytes of appends that wait for a position.
+    sent to the next node, and of the records held by the next node. ``trim_confirmed``: the
+    position trimmed at every node behind. ``probing``: set after a restart, until the next node
+    reports a position. ``pointed``: the number of the fact of the seal or the successor; 0 if no
+    fact is waited for. ``conditional_bytes``: the bytes of appends waiting for a position.
 
     The remaining fields hold waiting requests: ``answers``, by the position after an append;
-    appends ``at`` a position; trims; dirty reads that ask the tail.
+    appends ``at`` a position; trims; dirty reads with a question to the tail.
     """
 
     def __init__(self, configuration: Configuration, server: ServerId, entries: Entries) -> None:
@@ -121,7 +121,7 @@ class ChainSegment:
     def uncommitted(self) -> bool:
         """Return whether the next node must be asked again about the durable records.
 
-        That node may have all of them, while its news of their commit was lost.
+        The next node may have all of them, while the news of their commit was lost.
         """
         return self.committed < self.durable
 
@@ -142,7 +142,7 @@ class ChainSegment:
     def settled(self, upto: int) -> None:
         """Set the committed position to ``upto``.
 
-        Records that cannot be read leave rows with more numbers than the rows need.
+        Unreadable records leave rows with more numbers than the rows need.
         """
         first, self.committed = self.committed, upto
         with contextlib.suppress(StoreDamaged):
@@ -152,7 +152,7 @@ class ChainSegment:
                 first = reached
 
     def wait_for_position(self, sender: Sender, request: BoundAppend) -> None:
-        """Make an append wait until the entry at its position is committed, or cut.
+        """Make an append wait until the entry at the wanted position is committed, or cut.
 
         Each client has at most one such append.
         """
@@ -164,7 +164,7 @@ class ChainSegment:
             self.conditional_bytes = bytes + waiting_bytes(request)
 
     def take_conditional(self) -> list[tuple[Sender, BoundAppend]]:
-        """Return the appends that wait for a position, and clear the list."""
+        """Return the appends waiting for a position, and clear the list."""
         conditional, self.conditional, self.conditional_bytes = self.conditional, [], 0
         return conditional
 
@@ -176,14 +176,14 @@ class ChainSegment:
         self._answers[end][sender] = answer
 
     def answers_due(self) -> list[tuple[Sender, Appended]]:
-        """Return the answers that may leave now, and remove them."""
+        """Return the answers due now, and remove them."""
         due: list[tuple[Sender, Appended]] = []
         while self._ends and self._ends[0] <= self.committed:
             due += self._answers.pop(heappop(self._ends)).items()
         return due
 
     def answers_pending(self) -> list[tuple[Sender, Appended]]:
-        """Return the answers that still wait."""
+        """Return the answers still waiting."""
         return [pair for end in sorted(self._answers) for pair in self._answers[end].items()]
 
     def forget_answers(self) -> None:

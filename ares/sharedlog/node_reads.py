@@ -1,4 +1,4 @@
-"""Reads at a node: answered at once, or when the tail has told its position.
+"""Reads at a node: answered at once, or after the tail's report of a position.
 
 See docs/log.md, Read.
 """
@@ -37,9 +37,9 @@ class NodeReads:
         self._held: list[WaitingRead] = []
 
     def read(self, segment: ChainSegment, sender: Sender, request: ReadLog, now: float) -> None:
-        """Answer a read, or make it wait.
+        """Answer a read, or make the read wait.
 
-        A dirty read asks the tail; a read that follows waits for entries.
+        A dirty read asks the tail; a following read waits for entries.
         """
         reply = self._answer(segment, request)
         if is_answer(reply):
@@ -52,7 +52,7 @@ class NodeReads:
             self._show(segment, sender, reply)
 
     def read_each(self, segment: ChainSegment, sender: Sender, request: ReadEach) -> None:
-        """Answer with the entries that are at this node and may be shown.
+        """Answer with the entries at this node that may be shown.
 
         No read waits: the client asks once more for each dirty entry.
         """
@@ -73,7 +73,7 @@ class NodeReads:
         return self._state.answer(segment, request)
 
     def _is_ahead(self, segment: ChainSegment, request: ReadLog) -> bool:
-        """Return whether a read is ahead of all entries, where a search would find nothing.
+        """Return whether a read is ahead of all entries; a search would find no entry.
 
         The check matters because each commit asks, and a thousand reads may wait.
         """
@@ -97,12 +97,12 @@ class NodeReads:
             self._send(segment.servers[-1], Look(segment.asked_tail, segment.configuration.id))
 
     def tail_answered(self, segment: ChainSegment) -> None:
-        """Show the entries to the reads that waited for the tail."""
+        """Show the entries to the reads waiting for the tail."""
         asking, segment.asking = segment.asking, []
         self._show_all(segment, asking)
 
     def go_on(self, segment: ChainSegment) -> None:
-        """Answer the reads that waited for this commit, or for the successor."""
+        """Answer the reads waiting for this commit, or for the successor."""
         held, self._held = self._held, []
         for one in held:
             reply = (
@@ -117,7 +117,7 @@ class NodeReads:
                 self._held.append(one)
 
     def tick(self, now: float) -> None:
-        """End the reads whose wait is over."""
+        """End the reads after their longest wait."""
         for segment in self._state.segments.values():
             if segment.asking:
                 late = [held for held in segment.asking if now >= held.until]

@@ -23,7 +23,7 @@ _DSMM_ATTRIBUTE = {"ares.level": DSMM}
 
 SERVER_KIND, CLIENT_KIND, INTERNAL_KIND = "server", "client", "internal"
 SITE = "ares.site"
-"""The place of a process: an attribute of its resource."""
+"""The place of a process: an attribute of the process's resource."""
 
 
 class Span(Struct, eq=False):
@@ -45,14 +45,14 @@ class Span(Struct, eq=False):
 
 
 NewIds = Callable[[int], bytes]
-"""A function that returns so many ids of spans, joined."""
+"""A function that returns the wanted number of span ids, joined."""
 
 
 class TracedOperation(Struct, eq=False):
     """A recorded operation.
 
-    ``trace``: the id of its trace, empty for an operation only logged. ``parent``: the caller's
-    span, if any. ``left_out``: number of operations not traced before this one.
+    ``trace``: the id of the trace, empty for an operation only logged. ``parent``: the caller's
+    span, if any. ``left_out``: number of untraced operations before this operation.
     """
 
     recording: Recording
@@ -65,9 +65,10 @@ class TracedOperation(Struct, eq=False):
 
 
 def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool) -> Iterator[Span]:
-    """Yield the spans of an operation, its own first.
+    """Yield the spans of an operation; the operation's own span comes first.
 
-    ``epoch_ns``: nanoseconds since 1970 when its clock was 0. ``keys``: names may be given.
+    ``epoch_ns``: nanoseconds since 1970 at the moment 0 of the operation's clock. ``keys``: names
+    may be given.
     """
     recording, trace = traced.recording, traced.trace
     whole = recording.operation
@@ -110,7 +111,7 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
 
 
 def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart | None, bytes]) -> bytes:
-    """Return the id of the part, or of the nearest kept part around it."""
+    """Return the id of the part, or of the nearest kept part around the part."""
     while part is not None and part not in ids:
         part = part.parent
     assert part is not None, "the operation itself is kept"
@@ -118,7 +119,7 @@ def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart | None, bytes]) 
 
 
 def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
-    """Return the attributes of a round, with its quorum's servers and times.
+    """Return the attributes of a round, with the quorum's servers and times.
 
     The times are in steps of a microsecond.
     """

@@ -1,11 +1,11 @@
-"""The tracer: chooses the traced operations, and exports their spans in a thread of its own.
+"""The tracer, which chooses the traced operations, and exports their spans in a separate thread.
 
 The choice is a single comparison for each operation, and an untraced operation costs no more. A
 traced operation is recorded as plain data; its spans are made in the exporter's thread. This thread
 works a fraction of a millisecond at a time and rests four times as long, because an event loop lets
-go of the interpreter's lock each time it waits for messages, and gets the lock back from a busy
-thread only after 5 ms. Where more work is done than can be traced, operations are not traced at
-all, by servers neither (ares/tracing/backlog.py): they are counted, and the first time is logged.
+go of the interpreter's lock at each wait for messages, and gets the lock back from a busy thread
+only after 5 ms. Where more work is done than can be traced, operations are not traced at all, by
+servers neither (ares/tracing/backlog.py): they are counted, and the first time is logged.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import SAMPLED, Span, TracedOperation, span_of, spans_of
 
 WAITING_PARTS_MAX = 8_000
-"""Parts of recordings that wait for the exporter; some 300 bytes each."""
+"""Parts of recordings in line for the exporter; some 300 bytes each."""
 
 PARTS_PER_S = 2_000.0
 """Parts of recordings in a second: some 200 operations of a client, 1,000 requests to a server.
@@ -52,16 +52,16 @@ most.
 """
 
 CLOSE_S = 2.0
-"""Seconds that the end waits for spans not exported yet."""
+"""Longest wait of the tracer's end for spans not exported yet, in seconds."""
 
 EXPORTER_STOP_S = 0.2
-"""Seconds that the end waits afterwards for the exporter's reason."""
+"""Longest further wait of the tracer's end for the exporter's reason, in seconds."""
 
 THREAD = "ares-tracing"
 """Name of the threads in which spans are made and exported."""
 
 SERVED_PARTS = 2
-"""Most spans of a request: its own, and its wait for the disk."""
+"""Most spans of a request: the request's own, and the wait for the disk."""
 
 LEFT_OUT = (
     "a client traces some 200 in a second, and as many as its exporter keeps up with; "
@@ -81,7 +81,7 @@ Spans are made individually, and the thread rests in between.
 Parent = Callable[[], tuple[bytes, bytes, bool] | None]
 """A function that returns the caller's own span, or None.
 
-A span is given by the ids of its trace and of itself, and whether it is sampled.
+A span is given by the id of the trace, the id of the span, and the caller's decision to sample.
 """
 
 
@@ -147,7 +147,7 @@ class Tracer:
         return TimedCoding(coding, self.computed)
 
     def begin(self, label: object) -> TracedOperation | None:
-        """Begin an operation and return its recording, or None if the operation is not traced.
+        """Begin an operation and return the recording, or None for an untraced operation.
 
         ``label`` prints as the operation: ``read of 'x'``.
         """
@@ -184,7 +184,7 @@ class Tracer:
             self._hand_in(len(recording.parts), spans_of, begun)
 
     def served(self, server: ServerId, address: Mapping[str, Any], served: Served) -> None:
-        """Record a server's work for a request traced by its client.
+        """Record a server's work for a request traced by the client.
 
         ``address``: the server's address, as attributes.
         """
@@ -303,7 +303,7 @@ _ids = random.Random()
 """Random ids without secrecy.
 
 The kernel's ids would cost a system call each, which lets go of the interpreter's lock. A child of
-a fork begins with other ids.
+a fork begins with different ids.
 """
 
 os.register_at_fork(after_in_child=_ids.seed)

@@ -1,8 +1,8 @@
 """Commands and files of other stores, from the Ansible roles (ansible/roles).
 
 The roles serve the hosts of a round and the bench alike. This module understands only the parts
-that the roles of redis, etcd and cassandra need: their defaults, in order, then vars/main.yml, and
-the templates. Variables that follow from an inventory must be given.
+needed by the roles of redis, etcd and cassandra: their defaults in order, vars/main.yml after
+these, and the templates. Variables from an inventory must be given.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ COLLECTION = Path(__file__).parents[2] / "ansible"
 
 
 class Need(Struct, frozen=True):
-    """A file that a role needs, and the way to get it."""
+    """A file needed by a role, and the way to get the file."""
 
     path: str
     how: str
@@ -70,7 +70,7 @@ def described(role: str, host: str, given: Mapping[str, Any]) -> RoleHost:
 
 
 def lacking(role: str, given: Mapping[str, Any]) -> str | None:
-    """Return the software that the role needs and this machine lacks, with the remedy."""
+    """Return the role's software missing on this machine, with the remedy."""
     needs = described(role, "here", given).needs
     return f"{role}: {why}" if (why := _processes().lacking(msgspec.to_builtins(needs))) else None
 

@@ -1,4 +1,4 @@
-"""A cluster that playbooks deploy on this machine, check, change by process and remove."""
+"""Deployment, checks, change by process and removal of a cluster on this machine by playbooks."""
 
 import asyncio
 import json
@@ -74,7 +74,7 @@ async def test_a_cluster_is_deployed_upgraded_and_destroyed(tmp_path):
 
 
 async def deployed(place: Path, hosts: Path, file: Path) -> None:
-    """Check that the cluster works, with secrets unreadable for other users.
+    """The cluster works, with secrets unreadable for other users.
 
     No secret is printed.
     """
@@ -104,7 +104,7 @@ async def deployed(place: Path, hosts: Path, file: Path) -> None:
 
 
 async def upgraded(place: Path, hosts: Path, file: Path) -> None:
-    """Check that a dry run writes no file, and that an upgrade replaces every process.
+    """A dry run writes no file, and an upgrade replaces every process.
 
     A reader notices no change.
     """
@@ -134,7 +134,7 @@ async def upgraded(place: Path, hosts: Path, file: Path) -> None:
 
 
 async def limited(place: Path, hosts: Path) -> None:
-    """Check that a playbook with a limit acts on a single host.
+    """A playbook with a limit acts on a single host.
 
     The other hosts keep their place in the file.
     """

@@ -1,8 +1,8 @@
 """The rules of the architecture, as functions over a source tree.
 
-Each function returns sentences that name the faults and their places. A folder is a floor. PACKAGES
-has the folders of ``ares``, lowest first: imports point down, or stay in the folder. Imports for
-type checkers alone count for circles of modules, and for no other rule.
+Each function returns sentences with the faults and their places. A folder is a floor. PACKAGES has
+the folders of ``ares``, lowest first: imports point down, or stay in the folder. Imports for type
+checkers alone count for circles of modules, and for no other rule.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PURE = ("model", "engine", "dap", "reconfig", "replica", "registers", "fragment", "sharedlog")
-"""Packages that touch no clock, socket, disk or random source."""
+"""Packages without clock, socket, disk and random source."""
 
 PACKAGES = (
     *PURE,
@@ -33,7 +33,7 @@ IMPURE = {
 }  # fmt: skip
 
 ADAPTERS = ("ares.net.", "ares.consensus.", "ares.store.")
-"""Packages behind the ports: only modules that assemble a program name them."""
+"""Packages behind the ports: named only by modules that assemble a program."""
 
 ROOTS = ("ares.client.connect", "ares.server.", "ares.testing.", "ares.cli.")
 SHELLS = (
@@ -45,7 +45,7 @@ SHELLS = (
     "ares.server.scrub",
     "ares.server.storage_process",
 )
-"""Modules of a server as such: the simulator runs them, so they know ports only."""
+"""Modules of a server as such, which know ports only: the simulator runs them."""
 
 OWNERS = {
     "zmq": "ares.net.libzmq",
@@ -61,11 +61,11 @@ OWNERS = {
     "influxdb_client": "ares.results.influx",
     "opentelemetry": "ares.tracing.",
 }
-"""The only modules (by prefix) that may import a library."""
+"""The only modules (by prefix) with the right to import a library."""
 
 WIRE = "ares.net.zmtp."
 WIRE_KNOWS = (WIRE, "ares.model.errors", "ares.model.codec")
-"""Modules of ``ares`` that the wire protocol may import: errors, and the limits of a frame."""
+"""Modules of ``ares`` open to the wire protocol: errors, and the limits of a frame."""
 
 LIBZMQ = "ares.net.libzmq"
 LIBZMQ_CHOOSERS = (LIBZMQ, "ares.net.transports")
@@ -76,7 +76,7 @@ FUNCTION_LINES_MAX = 60
 FOLDER_FILES_MAX = 15
 JUNK_DRAWERS = {"utils", "util", "helpers", "common", "misc"}
 SHARED_NAMES = {"__init__", "__main__", "port", "conftest"}
-"""Module names that may occur several times."""
+"""Module names which may occur several times."""
 
 ANSIBLE_CLASSES = {"ActionModule", "CallbackModule"}
 """Names of classes by which Ansible finds a plugin."""
@@ -164,7 +164,7 @@ def _edges(tree: list[Module], types: bool = False) -> list[Import]:
 def _inner(tree: list[Module]) -> list[Import]:
     """Return the edges between modules of the package.
 
-    An import of the package itself is an import of its entry.
+    An import of the package itself is an import of the package's entry.
     """
     inner = [edge for edge in _edges(tree) if _top(edge.imported) == "ares"]
     return [
@@ -306,7 +306,7 @@ def shape(tree: list[Module]) -> list[str]:
 
 
 def _body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Count the lines of a body below its docstring."""
+    """Count the lines of a body below the docstring."""
     first = function.body[ast.get_docstring(function) is not None :] or function.body
     return (function.end_lineno or function.lineno) - first[0].lineno + 1
 
@@ -327,9 +327,9 @@ def _named_twice(tree: list[Module]) -> Iterator[str]:
 
 
 def named_twice(product: list[Module], tests: list[Module]) -> Iterator[str]:
-    """Find modules of one name, and classes of one name in the product, or in a test and there.
+    """Find modules of equal name, and classes of equal name unless both are in tests.
 
-    Ansible finds an action by the name of its module, and names the classes of both.
+    Ansible finds an action by the name of the action's module, and names the classes of both.
     """
     places: dict[str, list[str]] = defaultdict(list)
     classes: dict[str, list[str]] = defaultdict(list)
@@ -356,13 +356,13 @@ def named_twice(product: list[Module], tests: list[Module]) -> Iterator[str]:
 
 
 PRESCRIBED_CONSTANTS = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
-"""Constants that Ansible wants in each of its modules, by these names."""
+"""Constants expected by Ansible in each of its modules, under these names."""
 
 
 def repeated_constants(tree: list[Module]) -> list[str]:
-    """Find constants of one name in several modules: a constant's name carries its subject.
+    """Find constants of equal name in several modules: a constant's name carries its subject.
 
-    A value with one meaning has one home, from which other modules import it.
+    A value with a meaning has a single home, from which all modules import the value.
     """
     return [
         f"constant {name} stands for several things: {', '.join(where)}"
@@ -374,7 +374,7 @@ def repeated_constants(tree: list[Module]) -> list[str]:
 def borrowed_constants(tests: list[Module], tree: list[Module]) -> list[str]:
     """Find constants of tests with the name of a constant of ``tree``: tests import these.
 
-    Two tests may each have a constant of one name, as KEYS: a test is read for itself.
+    Two tests may each have a constant KEYS: a test is read for itself.
     """
     homes = _homes_of_constants(tree)
     return [
@@ -393,7 +393,7 @@ def _homes_of_constants(tree: list[Module]) -> dict[str, list[str]]:
 
 
 def _constants(module: Module) -> set[str]:
-    """Return the names in capitals that a module gives a value outside functions and classes."""
+    """Return the names in capitals assigned outside functions and classes."""
     found, nodes = set(), [*module.tree.body]
     while nodes:
         node = nodes.pop()
@@ -418,7 +418,7 @@ INPUT_CHECKERS = (
 def asserted_input(tree: list[Module]) -> list[str]:
     """Find ``assert`` statements about input, which must raise a named error.
 
-    Such a statement is in a module that checks input, or tests a parameter of a public function.
+    Such a statement is in a module for checks of input, or tests a parameter of a public function.
     """
     broken = []
     for module in tree:
@@ -534,7 +534,7 @@ UNSUPERVISED = {
 
 
 def unsupervised(tree: list[Module]) -> list[str]:
-    """Find tasks and timers that begin outside TASKS, without a report of failures."""
+    """Find tasks and timers begun outside TASKS, without a report of failures."""
     broken = []
     for module in tree:
         if module.name == TASKS:
@@ -577,7 +577,7 @@ ONE_HOME = {
         "ares.cli.local.cluster_commands": "a site with its number of servers",
     },
 }
-"""Methods that do a thing which has one home: the permitted modules, by prefix, and the thing."""
+"""Methods with a single home: the permitted modules, by prefix, and the method's task."""
 
 
 def done_twice(tree: list[Module]) -> list[str]:
@@ -594,7 +594,7 @@ def done_twice(tree: list[Module]) -> list[str]:
 
 
 def _is_method(call: ast.Call) -> bool:
-    """Return whether the call is of a method in ONE_HOME, and not of a namesake.
+    """Return whether the call is of a method in ONE_HOME, not of a namesake.
 
     A namesake is `replace` of another thing than a path, and `rpartition` at another mark.
     """
@@ -610,7 +610,7 @@ _BREAKS = re.compile(r"\s*\n[ \t]*(?:# )?")
 
 
 def cited_sections(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the citations of sections in ``text``: the document's name, and the text after it.
+    """Yield the citations of sections in ``text``: a document's name, and the text after.
 
     The text begins with the section's heading.
     """
@@ -630,7 +630,7 @@ def has_section(document: Path, rest: str) -> bool:
 
 
 def citations(tree: list[Module]) -> list[str]:
-    """Find cited sections that are no headings of a document in the folder docs.
+    """Find cited sections without a heading in a document of the folder docs.
 
     The folder docs is beside the package.
     """

@@ -1,4 +1,4 @@
-"""Leaders that change: the new leader continues the counts of the last.
+"""Changes of the leader: the new leader continues the counts of the last leader.
 
 See ares/autopilot/handover.py.
 """
@@ -111,7 +111,7 @@ def test_any_bytes_are_a_note_that_may_be_passed_over(note: bytes) -> None:
 
 
 class KeptNotes:
-    """The notes that two members send each other."""
+    """The notes between two members."""
 
     def __init__(self) -> None:
         self.ears: list[KeptNotes] = []

@@ -22,17 +22,17 @@ from .virtual_time import run_virtually
 
 SITES = {ServerId(f"s{number}"): "aaabbbb"[number] for number in range(7)}
 HEADERS = 104
-"""Bytes of IP and TCP around a message, and around its acknowledgement."""
+"""Bytes of IP and TCP around a message, and around the acknowledgement."""
 
 AUTOPILOT_BYTES_PER_S = 400.0
-"""The part of a kibibyte that beats leave to the autopilots: tests/consensus/test_beat.py."""
+"""The part of a kibibyte left by beats to the autopilots: tests/consensus/test_beat.py."""
 
 SETTLING_S, COUNTING_S = 200.0, 600.0
 WAIT_S_MAX = 120.0
 
 
 class SiteNotes:
-    """Notes of a member, which all other members get; bytes between sites are counted."""
+    """Notes of a member to all further members; bytes between sites are counted."""
 
     def __init__(self, site: str, everyone: "dict[str, SiteNotes]", crossed: Counter[str]) -> None:
         self._site, self._everyone, self._crossed = site, everyone, crossed
@@ -122,7 +122,7 @@ QUICK = AutopilotSettings(after_s=2.0, every_s=0.2, bytes_per_s=10**9, log_after
 async def test_a_log_of_another_site_gets_a_spare_after_an_alarm(
     monkeypatch: pytest.MonkeyPatch, leader: str
 ) -> None:
-    """The leader itself would look at the other site again in an hour."""
+    """The leader alone would look at the second site again in an hour."""
     monkeypatch.setattr("ares.autopilot.log_patrol.LOGS_LIST_S", 0.3)
     sites = Sites(QUICK, leader)
     async with sites.flying() as pilots, asyncio.timeout(WAIT_S_MAX):
@@ -143,7 +143,7 @@ async def test_a_log_of_another_site_gets_a_spare_after_an_alarm(
 
 
 class Heard(NoNotes):
-    """Notes that are kept."""
+    """Notes kept in a list."""
 
     def __init__(self) -> None:
         self.notes: list[bytes] = []

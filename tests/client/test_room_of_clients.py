@@ -1,4 +1,4 @@
-"""The bound of a client's bytes under way: further operations wait in order.
+"""The bound of bytes under way in a client: further operations wait in order.
 
 Every operation gives its room back.
 """
@@ -64,7 +64,7 @@ async def test_twenty_thousand_empty_appends_are_bounded_and_stand_in_order(clus
 
 
 def patience_s(number):
-    """Let the operations that take the room outlast all operations that wait for it."""
+    """Let the operations in the room outlast all waiting operations."""
     return 8 if number < 100 else 2
 
 

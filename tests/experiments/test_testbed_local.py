@@ -60,7 +60,7 @@ def made(tmp_path_factory) -> Iterator[LocalTestbed]:
 
 
 def ssh(made: LocalTestbed, host: str, *words: str) -> list[str]:
-    """Return a command on a host, as ansible would start it with the inventory."""
+    """Return a command on a host, in the form that ansible would start with the inventory."""
     known = inventory_of(made.inventory)["all"]["hosts"][host]
     kept = [
         "-o",
@@ -92,7 +92,7 @@ def on(made: LocalTestbed, host: str, *words: str) -> str:
 
 
 class Serving:
-    """The probe as a server on ``host``; other hosts measure the network to it."""
+    """The probe as a server on ``host``; the remaining hosts measure their network to ``host``."""
 
     def __init__(self, made: LocalTestbed, host: str) -> None:
         self.made = made

@@ -1,4 +1,4 @@
-"""The faults of the tables behind docs/fidelity.md: sentences that name each."""
+"""The faults of the tables behind docs/fidelity.md, a sentence for each fault."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ _requirement = re.compile(r"[\w-]+")
 
 
 def algorithm_faults(told: Tables, root: Path = ROOT) -> Iterator[str]:
-    """Yield lines without a row of their own, and rows that are not filled."""
+    """Yield lines without a row of their own, and unfilled rows."""
     rules = set(RULE_HEADING.findall((root / "docs/protocol.md").read_text(encoding="utf-8")))
     for algorithm in told.algorithms:
         number, all_lines = algorithm["number"], range(1, algorithm["lines"] + 1)
@@ -44,7 +44,7 @@ def _row_faults(where: str, row: Row, rules: set[str]) -> Iterator[str]:
 
 
 def citation_faults(told: Tables) -> Iterator[str]:
-    """Yield citations of lines that no algorithm has, and lines that the transcription lacks."""
+    """Yield cited lines absent from the algorithms, and lines absent from the transcription."""
     lines = {algorithm["number"]: algorithm["lines"] for algorithm in told.algorithms}
     for each in (*told.code, *told.tests, *told.transcription):
         if not 1 <= each.first <= each.last <= lines.get(each.algorithm, 0):
@@ -67,7 +67,7 @@ def _lacking(algorithm: Row, cited: Sequence[Citation]) -> Iterator[str]:
 
 
 def source_faults(told: Tables, root: Path = ROOT) -> Iterator[str]:
-    """Yield named places and tests that do not exist, and rows that are not filled."""
+    """Yield the names of missing places and tests, and unfilled rows."""
     for row in (row for section in told.sections for row in section["row"]):
         places, absent = [*row["here"], *row["tests"]], row["how"] == "not here"
         yield from (f"{place} does not exist" for place in places if not exists(place, root))
@@ -87,7 +87,7 @@ def exists(place: str, root: Path) -> bool:
 
 
 def package_faults(told: Tables, root: Path = ROOT) -> Iterator[str]:
-    """Yield packages that pyproject.toml has in another way than the table."""
+    """Yield packages with different entries in pyproject.toml and in the table."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     default = _packages(project["dependencies"])
     extras = {name: _packages(each) for name, each in project["optional-dependencies"].items()}
@@ -112,7 +112,7 @@ def _packages(requirements: Sequence[str]) -> set[str]:
 
 
 def quotation_faults(told: Tables, root: Path = ROOT) -> Iterator[str]:
-    """Yield quotations that the named page does not have."""
+    """Yield quotations absent from the named page."""
     for row in told.later:
         page = " ".join((root / "docs" / row["page"]).read_text(encoding="utf-8").split())
         if " ".join(row["said"].split()) not in page:

@@ -21,7 +21,7 @@ QUICK = settings(max_examples=40, deadline=None)
 
 
 class Careless(MemoryBlocks):
-    """A control: every write succeeds, whatever the version."""
+    """A control: every write succeeds with any version."""
 
     def stale(self, tag, value, version):
         return False
@@ -106,7 +106,7 @@ def _stand(world, overwrite):
 
 
 def test_of_two_puts_over_one_version_one_is_told():
-    """The exception is a put that lands after the other put has looked."""
+    """The exception is a put whose publication lands after the rival's look."""
     refused = unseen = 0
     for seed in range(100):
         world = BlockWorld(seed, weak=True, ticks_max=3)
@@ -192,7 +192,7 @@ def test_old_blocks_survive_the_grace_and_no_longer():
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_put_that_failed_or_died(overwrite):
-    """The file is old or new, whole; the same put again finishes the work.
+    """The file is old or new, whole; the repeated put finishes the work.
 
     Collection leaves no other blocks behind.
     """
@@ -260,7 +260,7 @@ def test_a_shared_file_becomes_atomic_whole():
 
 
 def test_what_a_list_named_stays_for_its_readers():
-    """An overtaken put was visible before: its blocks are left for collection."""
+    """An overtaken put was visible before: the blocks of this put are left for collection."""
     for seed in range(40):
         world = BlockWorld(seed, weak=True, ticks_max=2)
         a, b = world.client(), world.client()

@@ -70,9 +70,9 @@ class AtOnce:
 
 
 class ClosingDisk(Disk):
-    """A disk that closes forgotten files.
+    """A disk which closes forgotten files.
 
-    The system closes the files of a dead server, but not the files of a server that a test forgets.
+    The system closes the files of a dead server, but not the files of a server forgotten by a test.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def log_journal(
 
 
 def room_for(replica, request):
-    """Return the room that a server reserves for the request."""
+    """Return the room reserved by a server for the request."""
     room = REQUEST_KINDS[type(request)].room
     if room is NeededRoom.ELEMENT:
         return replica.put_room(request)
@@ -126,9 +126,9 @@ def change(replica, request, place):
 
 
 class Node:
-    """A server and its journal.
+    """A server with a journal.
 
-    ``plain`` is a replica that handled the same requests and never restarted.
+    ``plain`` is a replica with the same requests, which never restarted.
     """
 
     def __init__(self, journal) -> None:
@@ -193,7 +193,7 @@ def plain(requests) -> Replica:
 
 
 def state(replica: Replica):
-    """Return all state that answers depend on."""
+    """Return all state behind answers."""
     return {
         id: (
             hosting.successor,
@@ -238,7 +238,7 @@ def put(
 def requests(count: int, seed: int = 1, sizes=(5, 300, 9 * KIB, 20 * KIB)) -> Iterator[Request]:
     """Yield puts of a few objects in two configurations, with repetitions.
 
-    The second configuration is then superseded, and collected.
+    The second configuration is afterwards superseded, and collected.
     """
     rng = random.Random(seed)
     yield Introduce(1, PHOTOS)

@@ -105,7 +105,7 @@ def test_a_pointer_of_an_earlier_release_after_one_that_says_finalized_survives(
 
 
 def test_the_highest_dropped_tag_outlasts_the_element(tmp_path):
-    """Without the tag, a read that relies on it would go back (ares/dap/version_list.py)."""
+    """Without the tag, a later read could return an older version (ares/dap/version_list.py)."""
     node = node_with(tmp_path, *[put("o", number, b"v") for number in range(1, 6)])
     for _ in range(3):
         seal_place(node)
@@ -212,7 +212,7 @@ def test_a_resend_leaves_no_fact(tmp_path):
 
 
 class Undying(Disk):
-    """A disk that loses power whenever a segment should be removed."""
+    """A disk with a loss of power at each removal of a segment."""
 
     def unlink(self, path):
         if path.suffix == NEW_SEGMENT_SUFFIX:

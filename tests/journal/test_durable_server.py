@@ -1,4 +1,4 @@
-"""A durable server over the in-process transport: replies that wait, and state after a restart.
+"""A durable server over the in-process transport: waiting replies, and state after a restart.
 
 Replies wait for the disk only if necessary.
 """
@@ -49,7 +49,7 @@ PATIENCE_S = 60.0
 
 
 class Waiting:
-    """A host whose commits end at a call of the test."""
+    """A host with commits ended by a call of the test."""
 
     def __init__(self, directory):
         self.background = AtOnce(waiting=True)
@@ -62,7 +62,7 @@ class Waiting:
         )
 
     def calls(self, *requests):
-        """Return the calls that are answered at once."""
+        """Return the calls of the requests answered at once."""
         return [reply.call for reply in self.host.handle("client", list(requests))]
 
     async def synced(self):
@@ -96,7 +96,7 @@ async def test_what_needs_not_wait(waiting):
 
 
 async def test_an_error_of_a_tracer_is_no_error_of_the_disk(waiting, monkeypatch):
-    """The trace is lost; the requests are answered at once or after the commit, as without it."""
+    """The trace is lost; the requests are answered as usual, at once or after the commit."""
     counts = tasks.failures.counts
     before, traced = counts["trace of a request"], []
 
@@ -133,7 +133,7 @@ async def test_a_message_that_is_no_request_is_refused_beside_a_commit(waiting):
     ids=lambda request: type(request).__name__,
 )
 async def test_what_shows_an_unsynced_element_waits(waiting, shows):
-    """This holds for the commit that gathers, and for the commit under way."""
+    """This holds for the gathering commit, and for the commit under way."""
     assert waiting.calls(put("new", 1, b"x"), shows) == []
     await asyncio.sleep(0)
     assert waiting.calls(put("newer", 1, b"x"), shows) == []
@@ -144,7 +144,7 @@ async def test_what_shows_an_unsynced_element_waits(waiting, shows):
 
 
 async def test_a_client_has_so_much_waiting_for_a_slow_disk_and_no_more(waiting, monkeypatch):
-    """A disk that stops for seconds must not let waiting replies fill memory."""
+    """A stop of the disk for seconds must not let waiting replies fill memory."""
     monkeypatch.setattr(group_commit, "ROWS_MAX", 30)
     waiting.calls(put("new", 1, b"x"))
     for call in range(100, 200):
@@ -314,7 +314,7 @@ async def test_overwriting_takes_bounded_space(cluster):
 
 
 def taken_bytes(directory: Path) -> int:
-    """Return the bytes that the files of a directory take on the disk."""
+    """Return the bytes on the disk of the files of a directory."""
     taken = 0
     for path in directory.iterdir():
         with contextlib.suppress(FileNotFoundError):  # discarded meanwhile

@@ -24,14 +24,14 @@ def health(address: str) -> tuple[int, dict[str, Any]]:
 
 
 async def elsewhere(function: Any, *arguments: Any) -> Any:
-    """Run the function in a thread, so that the event loop of the test can answer."""
+    """Run the function in a thread: the event loop of the test must be free to answer."""
     return await asyncio.to_thread(function, *arguments)
 
 
 def samples(text: str) -> dict[str, float]:
     """Return values by name and labels, as in ``ares_requests_total{kind="get_tag"}``.
 
-    Raises ValueError for text that Prometheus could not read.
+    Raises ValueError for text unreadable for Prometheus.
     """
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
@@ -46,7 +46,7 @@ def samples(text: str) -> dict[str, float]:
 
 
 def check_histogram(found: dict[str, float], name: str) -> float:
-    """Check that the buckets only rise, up to the count, and return the count."""
+    """Check the buckets, which only rise, up to the count; return the count."""
     buckets = [value for key, value in found.items() if key.startswith(f"{name}_bucket")]
     assert buckets == sorted(buckets)
     assert buckets[-1] == found[f"{name}_count"] == found[f'{name}_bucket{{le="+Inf"}}']

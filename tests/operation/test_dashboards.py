@@ -52,7 +52,7 @@ BUILTIN = {
 
 
 def dashboard(name: str) -> dict[str, Any]:
-    """Read the dashboard from its file, which its definitions write into a separate directory."""
+    """Read the dashboard from the file written by the definitions into a separate directory."""
     return json.loads(written()[name])
 
 
@@ -98,7 +98,7 @@ def test_the_role_copies_the_files_that_make_writes():
 
 
 def lost(told: Any, understood: Any, at: str = "") -> Iterator[str]:
-    """Yield the parts of ``told`` that are missing or different in ``understood``."""
+    """Yield the parts of ``told`` missing or different in ``understood``."""
     if isinstance(told, dict):
         for key, value in told.items():
             if value is not None:
@@ -120,7 +120,7 @@ def lost(told: Any, understood: Any, at: str = "") -> Iterator[str]:
 
 
 def through_schema(told: dict[str, Any]) -> list[str]:
-    """Return the parts of a dashboard that Grafana's published types lack."""
+    """Return the parts of a dashboard absent from Grafana's published types."""
     sdk = "grafana_foundation_sdk"
     pytest.importorskip(
         sdk, reason="needs Grafana's published types: pip install grafana-foundation-sdk"
@@ -199,7 +199,7 @@ def test_a_dashboard_names_no_source_of_its_author(name):
 
 
 async def exported() -> set[str]:
-    """Return the names of all series that processes export."""
+    """Return the names of all series exported by processes."""
     host = StorageServer(plain(requests(20)))
     vitals = host.vitals()
     full = replace(

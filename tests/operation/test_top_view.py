@@ -130,7 +130,7 @@ def test_operations_are_requests_by_the_servers_that_one_asks():
 
 
 def test_times_are_those_at_servers_with_the_queue_before_and_the_commit_within():
-    """A read of 2 ms beside clients that wait 12 ms: the figures say where the rest is."""
+    """A read of 2 ms beside clients with waits of 12 ms: the figures name the place of the rest."""
     heard = seen()
     for server in heard.servers.values():
         last = server.answers[-1]
@@ -232,7 +232,7 @@ def row_of(shown: str, server: str) -> int:
 
 @pytest.mark.parametrize("columns", [72, 80, 120])
 def test_a_stopped_server_stays_in_its_row(columns):
-    """Earlier versions showed a stopped server below all others, so the rows below it moved up."""
+    """Earlier versions moved a stopped server below all running servers."""
     heard = seen()
     before = view(figures_of(heard), columns)
     heard.servers["s1"].silent_s, heard.servers["s1"].why = 130.0, "connection refused"

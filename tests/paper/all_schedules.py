@@ -1,13 +1,13 @@
 """An exhaustive search over all schedules of a few operations as published.
 
-A schedule is the order in which servers handle requests. A reply arrives at once, or never: a reply
-that arrives later changes no more than a reply that arrives at once in another schedule. An
-operation goes on with the first quorum of replies; its requests on the way may be handled at any
-later time, and their replies are of no use. A request that only asks is handled when its reply
-counts, or not at all. A schedule ends with the last operation.
+A schedule is the order in which servers handle requests. A reply arrives at once, or never: a later
+reply has the same effect as an immediate reply in another schedule. An operation goes on with the
+first quorum of replies. Requests of the operation still on the way may be handled at any later
+time, and their replies are of no use. A request without effect on the server is handled when the
+reply counts, or not at all. A schedule ends with the last operation.
 
-The operations are the real ones; the servers are those of Alg. 4. Equal states are looked at once,
-and servers with equal states in a configuration of ABD are interchangeable.
+The operations are the product's; the servers follow Alg. 4. Equal states are looked at once, and
+servers with equal states in a configuration of ABD are interchangeable.
 """
 
 from collections import Counter
@@ -34,16 +34,17 @@ class Asked(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of an operation; ``result`` is None where it failed."""
+    """The end of an operation; ``result`` is None after a failure."""
 
     result: Any
 
 
 class Column(NamedTuple):
-    """A server in a configuration, with the requests and replies between it and the operations.
+    """A server in a configuration, with the requests from the operations and the server's replies.
 
-    ``position`` is 0 for all servers of ABD. ``waiting`` and ``heard``: of each operation the
-    request of the present round, or its reply, -1 for none. ``late``: requests of earlier rounds.
+    ``position`` is 0 for all servers of ABD. ``waiting`` and ``heard``: the request of each
+    operation's present round, and the reply to the request; -1: no request, or no reply. ``late``:
+    requests of earlier rounds.
     """
 
     server: int
@@ -64,7 +65,7 @@ class State(NamedTuple):
 
 
 class Count(NamedTuple):
-    """The schedules from a state on: all, and the ones that break atomicity."""
+    """The number of all schedules from a state on, and of the schedules without atomicity."""
 
     schedules: int
     broken: int
@@ -145,7 +146,7 @@ class ScheduleSearch:
         return history != -1 and isinstance(self._next(operation, history), Ended)
 
     def results(self, state: State) -> list[Any]:
-        """Return the results of the operations that ended, None for the rest."""
+        """Return the results of the ended operations, None for the rest."""
         ends = [
             None if history == -1 else self._next(operation, history)
             for operation, history in enumerate(state.histories)
@@ -192,7 +193,7 @@ class ScheduleSearch:
     # -- parts of a step ---------------------------------------------------------------------------
 
     def _number(self, thing: Any) -> int:
-        """Return the number of a thing; equal things have one number."""
+        """Return the number of a thing; equal things have the same number."""
         number = self._numbers.setdefault((type(thing), thing), len(self._known))
         if number == len(self._known):
             self._known.append(thing)
@@ -201,7 +202,7 @@ class ScheduleSearch:
     def _would_change(self, server: int, request: int) -> bool:
         """Return whether a request would change a server's state.
 
-        A request that changes nothing changes nothing later: tags and nextC only grow.
+        A request without effect stays without effect: tags and nextC only grow.
         """
         state = self._known[server]
         return respond(state, self._known[request])[0] != state
@@ -214,7 +215,7 @@ class ScheduleSearch:
         return State(places, state.histories)
 
     def _serve(self, number: int, request: int, heard_by: int) -> int:
-        """Let a server handle a request; its reply arrives unless ``heard_by`` is -1."""
+        """Let a server handle a request; the reply arrives unless ``heard_by`` is -1."""
         column = self._known[number]
         server, reply = respond(self._known[column.server], self._known[request])
         waiting, heard, late = list(column.waiting), list(column.heard), list(column.late)
@@ -229,7 +230,7 @@ class ScheduleSearch:
         return self._number(Column(now, column.position, tuple(waiting), tuple(heard), still))
 
     def _close(self, number: int, operation: int) -> int:
-        """End an operation's round at a server: a request that changes it stays on the way."""
+        """End an operation's round at a server: a request with effect stays on the way."""
         column = self._known[number]
         waiting, heard = list(column.waiting), list(column.heard)
         request, waiting[operation], heard[operation] = waiting[operation], -1, -1
@@ -239,7 +240,7 @@ class ScheduleSearch:
         return self._number(column._replace(waiting=tuple(waiting), heard=tuple(heard), late=late))
 
     def _begun(self, state: State) -> State:
-        """Begin every operation that may begin."""
+        """Begin every operation whose predecessor has ended."""
         for operation, history in enumerate(state.histories):
             after = self._after.get(operation, ())
             if history == -1 and all(self.ended(state, other) for other in after):
@@ -264,7 +265,7 @@ class ScheduleSearch:
         return State(tuple(places), state.histories)
 
     def _after_history(self, operation: int, history: int) -> Asked | Ended:
-        """Return an operation's next round after the replies that it had, or its end."""
+        """Return an operation's next round after the given replies, or the operation's end."""
         rounds: list[tuple[int, ...]] = []
         while self._known[history]:
             history, replies = self._known[history]

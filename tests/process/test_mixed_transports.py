@@ -1,4 +1,4 @@
-"""Both transports in one cluster: clients and servers of either, and servers that change.
+"""Both transports in a cluster: clients and servers of either, and a change of the transport.
 
 A server on the other transport is a restart away (docs/transport.md), while clients go on.
 """
@@ -47,7 +47,7 @@ def restart(cluster: Cli, *ids: str) -> None:
 
 
 async def exchange(stores: Sequence[Manager], logs: Sequence[ares.Log]) -> None:
-    """Write over each transport, and read over the other."""
+    """Write over each transport, and read over both."""
     for writer, reader in itertools.permutations(range(2)):
         for size in (6, 9 * MIB):
             value = os.urandom(size)

@@ -1,4 +1,4 @@
-"""A cluster's processes: started together, stopped exactly, never confused with others.
+"""A cluster's processes: started together, stopped exactly, never confused with foreign processes.
 
 A process is never restarted as if it remembered lost data.
 """
@@ -288,7 +288,7 @@ def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> N
 
 @pytest.mark.slow
 def test_init_with_a_port_that_is_taken_names_it_and_free_ones(tmp_path: Path) -> None:
-    """No file is written, so the same line with the named ports makes the cluster."""
+    """No file is written: the same line with the named ports makes the cluster."""
     [address] = free_addresses(1)
     port = split_address(address)[1]
     wanted = ("init", tmp_path / "c", "--servers", "3", "--base-port")

@@ -1,6 +1,6 @@
 """The working directory, from which no command and no started process imports.
 
-Any user may be able to write to that directory.
+Any user may be able to write to this directory.
 """
 
 import os
@@ -46,7 +46,7 @@ class Trap:
             (self.directory / f"{name}.py").write_text(text)
 
     def run(self, *command: str | Path, status: int = 0) -> str:
-        """Run a command and return the output; the command must end with that status."""
+        """Run a command and return the output; the command must end with ``status``."""
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=240, cwd=self.directory
         )
@@ -96,7 +96,7 @@ def test_a_cluster_lives_there(trap: Trap, tmp_path: Path, ares: list[str]) -> N
 
 
 def test_without_its_flag_python_finds_no_installed_package_there(tmp_path: Path) -> None:
-    """Python alone would look for `ares`, and its first imports, in the working directory.
+    """Python alone would look for `ares` and the first imports of `ares` in the working directory.
 
     No other module comes from the working directory.
     """

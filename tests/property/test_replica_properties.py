@@ -57,7 +57,7 @@ few_tags = st.builds(Tag, st.integers(1, 5), st.integers(1, 2))
 
 @st.composite
 def puts(draw):
-    """Draw puts, mostly with elements that fit this server, so that they are stored."""
+    """Draw puts, mostly with elements of this server, which stores them."""
     object, tag, data = draw(objects), draw(few_tags), draw(st.binary(max_size=5))
     index = draw(st.sampled_from([ME, ME, ME, 0, 7]))
     element = sealed(INITIAL.id, object, tag, index, len(data), (data,))

@@ -1,4 +1,4 @@
-"""A small world without I/O: replicas and sessions that talk through the real codec.
+"""A small world without I/O: replicas and sessions with the real codec between them.
 
 A seed chooses the order of messages.
 """
@@ -53,7 +53,7 @@ class ProtocolClient:
         return pending
 
     def run(self, operation: Operation[Any], timeout_s: float = 30.0, **more: Any) -> Any:
-        """Start an operation, and run the world until its end."""
+        """Start an operation, and run the world until the operation's end."""
         pending = self.start(operation, timeout_s, **more)
         self.world.until(lambda: pending.ended)
         return pending.result()
@@ -80,8 +80,8 @@ class ProtocolWorld:
     """A world of servers and clients.
 
     Servers in ``down`` hear no messages. If ``hold(source, target, message)`` is true, the message
-    stays in flight for now. ``watch`` sees each message that arrives. ``askers`` are servers as
-    clients of other servers, for pulled elements.
+    stays in flight for now. ``watch`` sees each arriving message. ``askers`` are servers as clients
+    of other servers, for pulled elements.
     """
 
     def __init__(self, initial: Configuration, numbers: range, seed: int = 0) -> None:
@@ -109,7 +109,7 @@ class ProtocolWorld:
         return client
 
     def collect(self, client: ProtocolClient) -> None:
-        """Take the messages that a session wants to send; each message travels separately."""
+        """Take the unsent messages of a session; each message travels separately."""
         session = client.session
         for server, messages in session.take_outbox().items():
             self.flights.append((client, server, encode(messages)))

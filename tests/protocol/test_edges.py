@@ -258,7 +258,7 @@ def test_describing_is_not_disturbed_by_a_hint(world):
 
 
 def partial(world, reach):
-    """Start a write that reaches the servers of ``reach`` only, and kill its client."""
+    """Start a write, let it reach the servers of ``reach`` only, and kill the client."""
     writer = world.client()
     world.hold = lambda source, target, message: (
         isinstance(message, PutData) and target not in reach
@@ -280,7 +280,7 @@ def test_the_version_alone_needs_no_k_elements(size):
     world.down = {"s4"}
 
     def drop_the_version(source, target, message):
-        """Make two servers trim a version just before they are asked for it by name."""
+        """Make two servers trim a version just before a client asks for the version by name."""
         if isinstance(message, GetData) and message.wanted is not None and target in ("s0", "s1"):
             element = sealed(c0.id, "k", Tag(9, 9), int(target[1]), 1, (b"x",))
             world.replicas[target].handle(PutData(1, c0.id, "k", Tag(9, 9), element))

@@ -1,4 +1,4 @@
-"""Schedules that have broken the promises of ares/fragment/collect.py in the past.
+"""Schedules which broke the promises of ares/fragment/collect.py in the past.
 
 The schedules hold messages of removals, puts, updates and collections of the same file.
 """
@@ -76,7 +76,7 @@ def chunks(data):
 
 
 def at_front():
-    """Return OLD with a prefix that becomes a separate block."""
+    """Return OLD with a prefix; the prefix becomes a separate block."""
     for seed in range(2000):
         data = random.Random(seed).randbytes(300) + OLD
         if any(edit.block == GENESIS for edit in match(chunks(OLD), chunks(data)).edits):
@@ -111,10 +111,10 @@ def test_what_lands_after_the_tombstone_of_a_removal_finds_its_blocks(write):
 
 @pytest.mark.parametrize("dies", ["collection", "removal"])
 def test_a_mark_that_is_at_one_server_only_is_completed_before_it_is_relied_on(dies):
-    """A collection or removal dies when its mark is at s0.
+    """A collection or removal dies when the mark is at s0.
 
-    A put uses the mark for its number and dies with its list at s0. Another collection meets the
-    remaining servers.
+    A put uses the mark's number for a list, and dies with the list at s0. Another collection meets
+    the remaining servers.
     """
     world, state, (first, putter, second, reader, *_) = made()
     world.hold = lambda source, target, message: (

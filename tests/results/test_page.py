@@ -1,4 +1,4 @@
-"""The page: its data equals the database, with any names, and its size stays small."""
+"""The page of results: data equal to the database, with any names, and a small size."""
 
 import itertools
 import json
@@ -54,7 +54,7 @@ def imported(tmp_path: Path, top: Path) -> Path:
 
 
 def page_file(tmp_path_factory: pytest.TempPathFactory, fill: Callable[[Path], object]) -> Path:
-    """Make the page of the runs that ``fill`` writes below a directory."""
+    """Make the page of the runs written by ``fill`` below a directory."""
     top = tmp_path_factory.mktemp("runs")
     fill(top)
     path = tmp_path_factory.mktemp("page") / "report.html"
@@ -97,7 +97,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def assert_same_figures(data: dict[str, Any], path: Path) -> None:
-    """Check that the page has every figure of `results summary`."""
+    """Compare every figure of `results summary` with the page."""
     with opened(path) as database:
         rows = list(summarise(database))
     runs = {run["path"]: run for run in data["runs"]}
@@ -300,7 +300,7 @@ def test_runs_without_operations_faults_or_traces_are_told(tmp_path):
 
 
 def many_operations(path: Path, runs: int, operations: int) -> None:
-    """Make a database by SQL: each run has its operations, with a failure in 50."""
+    """Make a database by SQL: runs with operations, and a failure in 50."""
     with opened(path, create=True) as database:
         numbers = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?)"
         database.execute("BEGIN")

@@ -30,7 +30,7 @@ AT_ONCE = 20
 
 
 class Doorkeeper:
-    """A policy that admits ``known`` and counts the others."""
+    """A policy for the clients in ``known``; refused clients are counted."""
 
     def __init__(self, *known: SecretKey) -> None:
         self.known = {key.public for key in known}
@@ -42,9 +42,9 @@ class Doorkeeper:
 
 
 class GuardedServer:
-    """A listener behind a lock that acknowledges all messages.
+    """A listener behind a lock, which acknowledges all messages.
 
-    ``clients`` is the transport of its clients.
+    ``clients`` is the transport of the clients.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class GuardedServer:
 
 
 class Client:
-    """Connections that record deliveries."""
+    """Connections with a record of their deliveries."""
 
     def __init__(self, address: str, key: SecretKey | None, transport: TransportName) -> None:
         self.received: list[AnyMessage] = []
@@ -258,7 +258,7 @@ async def test_a_client_whose_key_is_revoked_is_hung_up_on(
 
 
 async def test_a_client_cannot_say_itself_who_it_is(server: GuardedServer) -> None:
-    """The user id comes from the doorkeeper, whatever the client claims."""
+    """The user id comes from the doorkeeper, not from the client."""
     key = SecretKey.generate()
     server.doorkeeper.known.add(key.public)
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:

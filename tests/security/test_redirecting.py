@@ -2,7 +2,7 @@
 
 The attacks are an invented successor, an early finalization or collection, and a directory entry.
 They use a real client and real sockets; against servers that admit all clients the same attacks
-succeed, so the attacks are real.
+succeed: the attacks are real.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ def invented(store: Manager, index: int = 1) -> Configuration:
 
 
 async def decided(store: Manager) -> Configuration:
-    """Return a configuration that is only decided: no object was moved."""
+    """Return a configuration only decided: no object was moved."""
     found = await store._runner.run(agree(invented(store)), "decide", TIMEOUT_S)
     return found.configuration
 
@@ -160,7 +160,7 @@ async def test_collecting_takes_the_role_reconfigure(
 async def test_a_reader_follows_many_reconfigurations(
     cluster: SecureCluster, admin: Manager
 ) -> None:
-    """A reader that knows only c0 finds a finalized successor beyond the next, and goes to it."""
+    """A reader with c0 alone finds a finalized successor beyond the next, and uses it."""
     late = await cluster.manager("late", "read")
     for servers in (["s1", "s2", "s3"], ["s0", "s1", "s2"], ["s2", "s3", "s4"]):
         result = await within(admin.reconfigure(Configuration.abd(servers)))

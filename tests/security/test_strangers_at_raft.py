@@ -15,7 +15,7 @@ from tests.consensus.clusters import PATIENCE_S, LocalMembers, configuration, un
 
 FLOOD_BYTES = 4 * MIB
 FEW = 8
-"""Number of strangers that a member bears here.
+"""Number of strangers borne by a member in these tests.
 
 PySyncObj lets five wait to be accepted, and a later stranger tries again after seconds.
 """
@@ -37,7 +37,7 @@ def place(members: LocalMembers) -> tuple[str, int]:
 
 
 def flood(address: tuple[str, int]) -> int:
-    """Send garbage that looks like the begin of a huge message; return the accepted bytes."""
+    """Send garbage shaped like the begin of a huge message; return the accepted bytes."""
     with socket.create_connection(address, PATIENCE_S) as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
         sent = 0

@@ -1,6 +1,6 @@
-"""Failures of other logs, as steps of nodes of a chain: none happens here.
+"""Failures of other logs, as steps of nodes of a chain, which does not fail.
 
-Acknowledged records that a membership change with a partition lost (nats-server #7545) need whole
+Acknowledged records lost by a membership change with a partition (nats-server #7545) need whole
 runs: the simulator's scenario `log` and `ares-cli torture --workload log`.
 """
 

@@ -63,7 +63,7 @@ def end_of_less_than_a_majority() -> Any:
 
 
 def forwards_taken_after_the_seal() -> Any:
-    """Make a sealed node accept and pass on forwards until it knows the successor."""
+    """Make a sealed node without a known successor accept and pass on forwards."""
     live = property(lambda segment: segment.successor is None)
 
     def lively(method: Any) -> Any:
@@ -93,7 +93,7 @@ def appends_before_the_chain_is_pointed_to() -> Any:
 
 
 def ends_inside_an_append() -> Any:
-    """Forward the entries of an append separately, so that an append can be cut apart."""
+    """Forward the entries of an append separately: a seal may cut an append apart."""
 
     def take(self: LogNode, segment: Any, sender: Any, request: Any) -> None:
         first, records = segment.length, []
@@ -129,7 +129,7 @@ def ends_inside_an_append() -> Any:
 
 
 def a_later_start_taken_for_the_end() -> Any:
-    """Take the start of any chain that a node hears of for the end of the node's own chain."""
+    """Take the start of any chain named to a node for the end of the node's own chain."""
     point = LogState._point
 
     def careless(self: LogState, segment: Any, fact: ChainPointed) -> None:
@@ -145,7 +145,7 @@ def finalized_when_one_node_has_everything() -> Any:
 
 
 def a_collected_node_that_forgets_its_seal() -> Any:
-    """Forget all facts of a collected chain at a restart, so that it is introduced again."""
+    """Forget all facts of a collected chain at a restart; a client can reintroduce the chain."""
     restore = LogNode.restore
 
     def forgetful(self: LogNode, facts: Any) -> None:
@@ -181,7 +181,7 @@ def evidence_of_one_node() -> Any:
 def evidence_of_the_tail_alone() -> Any:
     """Take the tail's answer alone for evidence.
 
-    The tail knows all committed entries, but does not know that it was left behind.
+    The tail knows all committed entries of the chain. A tail left behind knows no successor.
     """
 
     def look(self: LogOperations) -> Operation[Any]:
@@ -221,7 +221,7 @@ def evidence_of_lengths_alone() -> Any:
 
 
 def evidence_of_sealed_nodes() -> Any:
-    """Count sealed nodes that know no successor, too."""
+    """Count sealed nodes without a known successor, too."""
 
     def careless(chain: Any, looks: Any) -> Evidence | None:
         found = [seen for seen in looks if seen.successor is None]
@@ -236,7 +236,7 @@ def evidence_of_sealed_nodes() -> Any:
 
 
 def forwards_before_they_are_durable() -> Any:
-    """Forward entries before they are durable, so that a node forgets entries that it forwarded."""
+    """Forward entries before they are durable: a restarted node forgets forwarded entries."""
     take_records = LogNode._take_records
 
     def hasty(self: LogNode, segment: Any, records: Any) -> None:
@@ -263,7 +263,7 @@ def committed_before_the_tail_has_it() -> Any:
 
 
 def commits_asked_for_while_records_are_lacking() -> Any:
-    """Make a node ask the next node again only until that node has all records."""
+    """Make a node stop asking the next node once the next node has all records."""
     unconfirmed = property(
         lambda segment: max(segment.confirmed, segment.committed) < segment.durable
     )
@@ -274,7 +274,7 @@ def commits_asked_for_while_records_are_lacking() -> Any:
 
 
 def numbers_forgotten_by_a_new_head() -> Any:
-    """Make a head know only the numbers of a client in its own chain."""
+    """Make a head know only the numbers of a client in the head's own chain."""
 
     def append(self: LogNode, sender: Any, request: Any) -> None:
         segment = self._segment(request)
@@ -291,7 +291,7 @@ def rows_looked_up_one_segment_back() -> Any:
 
 
 def rows_of_a_node_that_lacks_entries() -> Any:
-    """Let any node of the chain before answer for it, even without the entries."""
+    """Let any node of the chain before answer for this chain, even a node without the entries."""
     holds_row = LogState.holds_row
 
     def careless(self: LogState, chain: Any) -> Any:
@@ -305,7 +305,7 @@ def rows_of_a_node_that_lacks_entries() -> Any:
 
 
 def rows_of_a_node_that_does_not_know_the_successor() -> Any:
-    """Make a node ignore the successor in the request, and answer with all that it holds."""
+    """Make a node ignore the successor in the request, and answer with all held rows."""
     look_row, holds_row = LogNode.look_row, LogState.holds_row
 
     def uncut(self: LogState, chain: Any) -> Any:
@@ -339,7 +339,7 @@ def rows_trimmed_without_a_word() -> Any:
 
 
 def older_rows_believed() -> Any:
-    """Make a head ask other nodes for a trimmed row that they still have."""
+    """Make a head ask for a trimmed row at nodes that still have the row."""
     judge, ask = LogNode._may_have_been_trimmed, EarlierLooks._ask
 
     def elsewhere(self: EarlierLooks, key: Any, look: Any, now: float) -> None:
@@ -382,7 +382,7 @@ def digests_taken_for_ids() -> Any:
 
 
 def rows_of_an_earlier_release_forgotten() -> Any:
-    """Know a client by its digest only, also for an id stored by an earlier release."""
+    """Know a client by the digest only, also for an id stored by an earlier release."""
     return patch.object(BoundAppend, "names", property(lambda self: (self.client,)))
 
 
@@ -395,7 +395,7 @@ def since_of_the_last_copy() -> Any:
 
 
 def position_taken_by_a_dirty_entry() -> Any:
-    """Let an entry that may still be cut count."""
+    """Count an uncommitted entry as the holder of a position; a seal may still cut this entry."""
 
     def answer(
         self: LogNode, segment: Any, sender: Any, request: Any, outcome: Any, position: int = 0
@@ -419,7 +419,7 @@ def position_taken_by_a_dirty_entry() -> Any:
 
 
 def position_taken_before_the_look() -> Any:
-    """Check the position before checking whether the append was there before."""
+    """Check the position before looking for an earlier copy of the append."""
     found = LogNode._append_found
 
     def hasty(self: LogNode, segment: Any, sender: Any, request: Any, what: Any) -> None:
@@ -432,7 +432,7 @@ def position_taken_before_the_look() -> Any:
 
 
 def trims_not_taken_over() -> Any:
-    """Make a node that fetches trimmed entries ask for them again and again."""
+    """Make a node fetch trimmed entries again and again."""
     return patch.object(Fetcher, "take_over", lambda self, upto: None)
 
 
@@ -451,7 +451,7 @@ BY_HAND = (
     older_rows_believed,
     rows_of_a_node_that_does_not_know_the_successor,
 )
-"""Controls that random schedules seldom meet: see tests/sharedlog/test_node_controls.py."""
+"""Controls rarely noticed under random schedules: see tests/sharedlog/test_node_controls.py."""
 
 FIRST_SEEDS: dict[Callable[[], Any], int] = {
     end_of_a_node_that_was_not_sealed: 0,
@@ -482,6 +482,6 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     trims_not_taken_over: 20,
     reads_together_show_what_is_not_committed: 20,
 }
-"""Remaining controls, with the first seed that is known to notice."""
+"""Remaining controls, each with the first seed known to notice the control."""
 
 LOG_CONTROLS = {control.__name__.replace("_", " "): (control, "log") for control in FIRST_SEEDS}

@@ -1,4 +1,4 @@
-"""Small requests pass large ones that wait for a slow server, and one copy of each waits."""
+"""Small requests pass large requests on their way to a slow server; a single copy of each waits."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from .wires import S0, ZmqWire, get_tag, until
 
 PUTS = 60
 ON_THE_WAY_MAX = 30
-"""Puts that libzmq and the kernel may hold: they cannot be passed."""
+"""Puts held by libzmq and the kernel at most: small requests cannot pass these."""
 
 
 def put(call: int, data: bytes) -> PutData:
@@ -97,7 +97,7 @@ async def test_few_bytes_stay_unsent_only_after_a_server_was_slow(our_server: Zm
 async def test_messages_wait_for_a_new_connection_while_one_ends(
     our_server: ZmqWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the server's end of a connection and its loss no message leaves, and none is lost."""
+    """A message posted between the server's end of a connection and its loss waits for the next."""
     server = await our_server.serve()
     client = our_server.connect(server)
     if not isinstance(client.connections, ZmtpConnections):

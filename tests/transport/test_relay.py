@@ -60,7 +60,7 @@ async def test_bytes_come_through_in_order_and_the_end_too(link: Linker) -> None
 
 
 async def test_nothing_comes_before_its_time(link: Linker) -> None:
-    """The relay without a delay is the control: it shows that earlier delivery is possible."""
+    """The relay without a delay is the control, which shows that earlier delivery is possible."""
     (slow_reader, slow_writer), (reader, writer) = await link(FOR_EVER_S), await link(0.0)
     slow_writer.write(b"ping")
     for _ in range(20):
@@ -84,7 +84,7 @@ async def test_both_ways_take_their_time(link: Linker) -> None:
 
 
 class Endless:
-    """An endless source that counts the bytes read."""
+    """An endless source with a count of the bytes read."""
 
     def __init__(self) -> None:
         self.taken = 0

@@ -1,6 +1,6 @@
 """Turns of clients at a server (ares/net/batching.py).
 
-A client that asks for much at a time does not keep other clients waiting.
+A client with many requests at a time does not keep other clients waiting.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ AHEAD = Successor(C0.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)
 
 
 class Steps:
-    """A loop with steps made by the test, and a clock that runs with each answer."""
+    """A loop with steps made by the test, and a clock moved on by each answer."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
@@ -82,7 +82,7 @@ class Steps:
 
 
 class RecordingBatches(BatchListener):
-    """A listener that records replies by sender, a list for each sending."""
+    """A listener with a record of replies by sender, a list for each sending."""
 
     def __init__(
         self, loop: Steps, handle: Callable[[Sender, Iterable[AnyMessage]], Sequence[AnyMessage]]
@@ -157,7 +157,7 @@ def test_others_are_served_between(loop: Steps, listener: RecordingBatches) -> N
 def test_the_work_that_a_server_counts_ends_a_turn(
     loop: Steps, kind: Callable[[int], AnyMessage], apart: bool
 ) -> None:
-    """Earlier releases ended a turn after some requests, but not after others as slow."""
+    """Earlier releases ended a turn after slow requests of some kinds, and not of all kinds."""
 
     def counts(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         replies: list[AnyMessage] = []
@@ -334,7 +334,7 @@ def test_of_too_many_clients_that_left_the_oldest_are_forgotten(
 
 
 class Overtaking(RecordingBatches):
-    """A control: batches that come later are answered before those in line."""
+    """A control: later batches are answered before the batches in line."""
 
     def _join(
         self, sender: Sender, line: UnansweredRequests, came: Sequence[Sequence[Frame]]
@@ -345,14 +345,14 @@ class Overtaking(RecordingBatches):
 
 
 class Forgetful(RecordingBatches):
-    """A control: what a client had in line is lost when the client leaves."""
+    """A control: the requests in line are lost when their client leaves."""
 
     def _leave(self, sender: Sender) -> None:
         self._give_up(sender)
 
 
 class Repeating(RecordingBatches):
-    """A control: the rest of a turn begins with a request that was answered."""
+    """A control: the rest of a turn begins with an already answered request."""
 
     def _line_up(self, sender: Sender, line: UnansweredRequests) -> None:
         rest = list(line.messages)

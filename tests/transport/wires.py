@@ -1,4 +1,4 @@
-"""Both transports behind a common interface, so that every test of the contract runs over each."""
+"""Both transports behind a common interface: every test of the contract runs over each."""
 
 import asyncio
 import contextlib
@@ -41,9 +41,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def nothing_stays(listener: ZmtpListener, provoke: Callable[[], object]) -> None:
-    """Check that a closed connection leaves no object behind, without garbage collection.
+    """Fail unless a closed connection frees all objects without garbage collection.
 
-    ``provoke`` makes the listener hang up on its only connection.
+    ``provoke`` makes the listener close the only connection.
     """
     gc.disable()
     try:
@@ -58,7 +58,7 @@ async def nothing_stays(listener: ZmtpListener, provoke: Callable[[], object]) -
 
 
 class WireServer:
-    """A listener that records requests and answers with ``answer``."""
+    """A recorder of requests, which answers with ``answer``."""
 
     def __init__(
         self, listener: Listener, answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]]
@@ -79,7 +79,7 @@ class WireServer:
 
 
 class WireClient:
-    """Connections that record deliveries."""
+    """Connections with a record of their deliveries."""
 
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
@@ -109,14 +109,14 @@ class WireClient:
 
 
 def secure(socket: zmq.asyncio.Socket, server: SecretKey, client: SecretKey) -> None:
-    """Make the socket a CURVE client with this key, for a server with that key."""
+    """Make the socket a CURVE client with this key, for a server with this key."""
     socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(server.public))
     socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(client.public))
     socket.setsockopt(zmq.CURVE_SECRETKEY, client.secret)
 
 
 class Wire:
-    """A transport that makes servers and clients, and closes them at the end of the test."""
+    """A maker of servers and clients, which closes both at the end of the test."""
 
     def __init__(self) -> None:
         self._closing = contextlib.AsyncExitStack()
@@ -152,7 +152,7 @@ class Wire:
         return server
 
     def connect(self, *servers: WireServer | str) -> WireClient:
-        """Make a client that knows the servers as s0, s1, ..."""
+        """Make a client of the servers, which are s0, s1, ..."""
         client = WireClient(self.make_connections())
         for number, server in enumerate(servers):
             client.connections.learn(
@@ -194,7 +194,7 @@ class InprocWire(Wire):
 
 
 class Everybody:
-    """A policy that admits all (:meth:`ares.security.clients_file.AuthorisedClients.admits`)."""
+    """A policy without refusals (:meth:`ares.security.clients_file.AuthorisedClients.admits`)."""
 
     def admits(self, key: str, address: str) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Linearizable and other histories, case by case, also checked by the reference."""
+"""Linearizable and broken histories, case by case, also checked by the reference."""
 
 import itertools
 
@@ -185,7 +185,7 @@ def test_the_operations_at_odds_are_found_among_many():
 
 
 def test_what_was_wrong_long_ago_and_shows_late_is_found():
-    """A value that must last is deleted at once; a read a thousand operations later proves it."""
+    """A lasting value is deleted at once; a read a thousand operations later proves the loss."""
     lasting = [
         w(0, 1, "a"),
         d(2, 3),

@@ -8,13 +8,13 @@ from ares.model.messages import ConsensusDescription, Description
 from ares.platform.release import same_release
 
 UNKNOWN_RELEASE = "unknown release"
-"""Release of a process that tells no version."""
+"""Release of a process without a version in the answer."""
 
 
 def releases(
     servers: Mapping[ServerId, Description | None], members: Iterable[ConsensusDescription]
 ) -> dict[str, list[ServerId]]:
-    """Return the answering processes by release; a commit is one release."""
+    """Return the answering processes by release; each commit counts as a release."""
     releases_seen = [
         (id, description.version) for id, description in servers.items() if description is not None
     ]
@@ -27,7 +27,7 @@ def releases(
 
 
 def sentence(found: Mapping[str, list[ServerId]]) -> str:
-    """Return the one release of a cluster; empty where no process answers or releases are mixed."""
+    """Return the release of a cluster; empty where no process answers or releases are mixed."""
     return f"release: {next(iter(found))}" if len(found) == 1 else ""
 
 

@@ -1,9 +1,9 @@
-"""The threads that wait for a disk: the event loop for short jobs of a quick disk, else a thread.
+"""The thread that waits for a disk: the event loop for short jobs of a quick disk, else a thread.
 
-Handing a job to a thread and hearing of its end takes two changes of threads, two of the
+A job in another thread, with the news of its end, takes two changes of threads, two of the
 interpreter's lock and a wake-up of the loop. Where a sync takes 0.2 ms this is more processor time
 than the sync itself, and a busy server commits every few requests. While the loop waits for the
-disk, requests gather in its sockets: they are the next commit. The thread waits for a slower disk,
+disk, requests gather in the sockets: they are the next commit. The thread waits for a slower disk,
 and the loop serves reads in the meantime.
 """
 
@@ -21,17 +21,17 @@ QUICK_S = 0.001
 JOBS_REMEMBERED = 8
 """Number of last jobs in the mean.
 
-A disk that takes eight times QUICK_S once is slow, however quick it was before.
+A disk is slow after a single job of eight times QUICK_S, however quick earlier jobs were.
 """
 
 LOST_SHARE_MAX = 0.01
-"""Share of its time that the event loop may lose to a disk which turns out slow.
+"""Share of time that the event loop may lose to a disk which turns out slow.
 
-The loop stays away 1 / LOST_SHARE_MAX times as long as it waited.
+The loop stays away 1 / LOST_SHARE_MAX times as long as the wait lasted.
 """
 
 AWAY_MAX_S = 600.0
-"""Longest time that the event loop stays away from a slow disk."""
+"""Longest absence of the event loop from a slow disk."""
 
 Clock = Callable[[], float]
 Job = Callable[[], None]
@@ -39,10 +39,10 @@ Done = Callable[[OSError | None], None]
 
 
 class Background(Protocol):
-    """A worker that runs jobs in sequence, and calls ``done(error)`` after each.
+    """A worker for jobs in sequence, which calls ``done(error)`` after each.
 
-    ``done`` is called with the job's exception on the thread that submitted the job. An exception
-    other than OSError is a fault of this program; it reaches ``done`` as an OSError with this text.
+    ``done`` is called with the job's exception on the submitting thread. An exception other than
+    OSError is a fault of this program, and reaches ``done`` as an OSError with this text.
     """
 
     def submit(self, job: Job, done: Done, short: bool) -> None:
@@ -83,11 +83,11 @@ class WriterThread:
 
 
 class InlineWriter:
-    """:class:`Background` for an event loop, through ``call_soon``; ``thread`` runs the other jobs.
+    """:class:`Background` for an event loop, through ``call_soon``; ``thread`` runs the long jobs.
 
     The event loop may wait for the disk while ``_quick``: at first, and whenever the disk was slow,
-    the thread must see it quick. ``waits`` and ``waits_aside``: the seconds that the event loop,
-    and the thread, ever waited for a processor. This is no time of the disk.
+    the thread must see a quick job. ``waits`` and ``waits_aside``: the seconds that the event loop,
+    and the thread, ever waited for a processor. Such waits are not the disk's time.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class InlineWriter:
         self._thread.close()
 
     def _took_s(self, begin_s: float, waited_s: float, waits: Clock) -> float:
-        """Return the disk's time for a job that began at ``begin_s``.
+        """Return the disk's time for a job begun at ``begin_s``.
 
         Waits for a processor, ``waited_s`` before the job, are read only if they matter: they can
         only reduce the time, and waits between two readings of the clocks count as if they had been
@@ -164,7 +164,7 @@ class InlineWriter:
 
 
 def _attempt(job: Job) -> OSError | None:
-    """Run ``job`` and return the error for its ``done``."""
+    """Run ``job`` and return the error for the job's ``done``."""
     try:
         job()
     except OSError as error:

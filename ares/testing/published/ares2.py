@@ -1,9 +1,9 @@
 """ARES II: Alg. 1, 2 and 5 with their modifications, each on or off.
 
-Without piggyback, reads and writes are those of ARES; without gc, reconfig has no line 5:12;
-without batching, a reconfiguration moves a single object. ``r1`` adds the rule that the paper
-lacks: a get-data of update-config carries the configuration's successor, and a server installs
-the successor before the answer.
+Without piggyback, reads and writes are as in ARES; without gc, reconfig has no line 5:12; without
+batching, a reconfiguration moves a single object. ``r1`` adds the rule that the paper lacks: a
+get-data of update-config carries the configuration's successor, and a server installs the successor
+before the answer.
 """
 
 from typing import Any
@@ -77,7 +77,7 @@ class Ares2Client(AresClient):
 
     @phase(PHASE_2)
     def put(self, object: ObjectName, tau: Tag, v: Value) -> Operation[None]:
-        """Put the pair into the last configuration, and its successors (Alg. 1:17-23, 40-46)."""
+        """Put the pair into the last configuration and the successors (Alg. 1:17-23, 40-46)."""
         if not self.switches.piggyback:
             yield from super().put(object, tau, v)  # Alg. 1:21, 1:44
             return
@@ -89,7 +89,7 @@ class Ares2Client(AresClient):
 
     @phase("GCConfig")
     def gc_config(self) -> Operation[None]:
-        """Point the entries before the last finalized one to it, and forget them (Alg. 2:37-46)."""
+        """Point earlier entries to the last finalized entry, and forget them (Alg. 2:37-46)."""
         if not self.switches.gc:
             return
         mu = self.mu  # Alg. 2:38
@@ -102,6 +102,6 @@ class Ares2Client(AresClient):
             del self.cseq[id]  # Alg. 2:44
 
     def carry(self, i: int) -> Successor | None:
-        """Return the successor that a request to configuration i carries, under rule R1."""
+        """Return the successor in a request to configuration i, under rule R1."""
         later = [j for j in self.cseq if j > i]
         return self.cseq[min(later)] if self.switches.r1 and later else None

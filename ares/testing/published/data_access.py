@@ -24,25 +24,25 @@ from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, NoBytes, Value
 
 Cs = list[Successor | None]
-"""The nextC of each server that answered; None for bottom."""
+"""The nextC in each server's answer; None for bottom."""
 
 BOTTOM = WITHHELD
-"""The value that a get-data returns from a configuration with a finalized successor."""
+"""The value returned by a get-data from a configuration with a finalized successor."""
 
 Found = tuple[Tag, Answered]
-"""A tag and its value: TOMBSTONE is v0, BOTTOM is no value."""
+"""A tag and the tag's value: TOMBSTONE is v0, BOTTOM is no value."""
 
 Measure = Callable[[str], AbstractContextManager[object]]
-"""Measures a step of get-data under the name that it has in the papers' figures."""
+"""Measures a step of get-data under the step's name in the papers' figures."""
 
 
 def unmeasured(step: str) -> AbstractContextManager[object]:
-    """Measure nothing."""
+    """Run a step without a measurement."""
     return nullcontext()
 
 
 def measure_into(computed: deque[Computed], clock: Callable[[], float]) -> Measure:
-    """Return a measure whose steps are shown by a recording (ares/engine/recording.py)."""
+    """Return a measure for steps shown by a recording (ares/engine/recording.py)."""
 
     @contextmanager
     def measure(step: str) -> Iterator[None]:
@@ -84,7 +84,8 @@ class PublishedDap:
     ) -> Operation[dict[ServerId, ListReply]]:
         """Send QUERY-LIST to all servers; return the Lists of a quorum (Alg. 3:10-11).
 
-        ``carry``: rule R1, which is not in the paper; None as printed.
+        ``carry``: the successor of rule R1, which the paper lacks; None: the rule is off, as
+        printed.
         """
         replies = yield Gather(self.c, QueryList, "get-data", arguments=(self.c.id, object, carry))
         return dict(replies)
@@ -110,7 +111,7 @@ class PublishedDap:
         raise NotImplementedError
 
     def decode(self, elements: list[Element]) -> bytes | NoBytes:
-        """Return the value of these elements of one tag; v0 is TOMBSTONE."""
+        """Return the value of these elements of the same tag; v0 is TOMBSTONE."""
         length = elements[0].length
         if length == DELETED_LENGTH:
             return TOMBSTONE

@@ -1,7 +1,8 @@
 """EC-DAP II, the client half (Alg. 3).
 
-A List is never empty (Alg. 4:2): a server of ours that has collected a configuration sends an empty
-List, where the published server sends its tags with bottom. Here it counts as such a List.
+A List is never empty (Alg. 4:2). A server of ours sends an empty List after the collection of a
+configuration; the published server sends all tags with bottom. The empty List counts as such a
+List.
 """
 
 from collections import Counter
@@ -27,7 +28,7 @@ class EcDap(PublishedDap):
     def get_data(
         self, object: ObjectName, carry: Successor | None = None
     ) -> Operation[tuple[Found, Cs]]:
-        """Return the highest tag in k Lists with its value, and nextC (Alg. 3:9-22).
+        """Return the highest tag in k Lists, the tag's value, and nextC (Alg. 3:9-22).
 
         Raises :class:`Undecodable` when no tag is in k Lists, after more than delta writers.
         """
