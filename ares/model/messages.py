@@ -280,11 +280,14 @@ class QueryList(Message, frozen=True, tag=15):
 
     Only for the algorithms as published (ares/testing/published), which are not atomic: a server
     answers where its cluster file says ``published = true``. ``successor``: rule R1, see GetData.
+    ``whole``: with its elements also once the configuration's successor is finalized, as ARES of
+    2022 has it (Alg. 4:10-12 come with the piggyback).
     """
 
     configuration: ConfigurationId
     object: ObjectName
     successor: Successor | None = None
+    whole: bool = False
     trace: Trace = None
 
     @property

@@ -58,6 +58,7 @@ class AresClient:
 
     printed_line_3 = False
     batching = False
+    piggyback = False
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class AresClient:
         """Return the primitives of c."""
         if c.id not in self._daps:
             kind = EcDap if c.dap == "ec" else AbdDap
-            self._daps[c.id] = kind(c, self._coding, self._measure)
+            self._daps[c.id] = kind(c, self._coding, self._measure, not self.piggyback)
         return self._daps[c.id]
 
     # -- read and write ----------------------------------------------------------------------------

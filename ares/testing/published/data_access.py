@@ -56,7 +56,8 @@ def measure_into(computed: deque[Computed], clock: Callable[[], float]) -> Measu
 class PublishedDap:
     """The primitives of a configuration c, at each process (Alg. 3:1).
 
-    ``coding``: makes the code. ``measure``: measures the steps of get-data.
+    ``coding``: makes the code. ``measure``: measures the steps of get-data. ``whole``: asks for
+    List, and never for List' (Alg. 4:10-12), which came with the piggyback.
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class PublishedDap:
         c: Configuration,
         coding: MakeCoding = coding_for,
         measure: Measure = unmeasured,
+        whole: bool = False,
     ) -> None:
         self.c = c
+        self.whole = whole
         self.coding = coding(c)
         self.measure = measure
 
@@ -87,7 +90,9 @@ class PublishedDap:
         ``carry``: the successor of rule R1, which the paper lacks; None: the rule is off, as
         printed.
         """
-        replies = yield Gather(self.c, QueryList, "get-data", arguments=(self.c.id, object, carry))
+        replies = yield Gather(
+            self.c, QueryList, "get-data", arguments=(self.c.id, object, carry, self.whole)
+        )
         return dict(replies)
 
     @phase(PUT_DATA)
