@@ -11,7 +11,6 @@ as printed; the servers of this project refuse such a successor.
 
 from collections.abc import Sequence
 
-from ares.cluster.settings import Settings
 from ares.dap.coding import MakeCoding, coding_for
 from ares.engine.effects import Agree, Gather, Operation
 from ares.engine.phases import (
@@ -32,20 +31,6 @@ from ares.model.value import TOMBSTONE, WITHHELD, Value
 from ares.testing.published.abd_dap import AbdDap
 from ares.testing.published.data_access import Cs, Found, Measure, unmeasured
 from ares.testing.published.ec_dap import EcDap
-
-
-def permitted_c0(settings: Settings) -> Configuration:
-    """Return c0 of a cluster of processes, for clients as published.
-
-    Raises :class:`BadInput` unless the cluster file permits them: a write of theirs may be lost.
-    """
-    if not settings.published:
-        raise BadInput(
-            f"{settings.path}: the algorithms as published are not atomic, ARES II can lose a "
-            "completed write, and this cluster may have users. Only the cluster file of an "
-            "experiment says published = true"
-        )
-    return settings.initial
 
 
 class AresClient:
