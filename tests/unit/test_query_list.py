@@ -16,6 +16,7 @@ from ares.model.messages import (
     QueryList,
     Reason,
     Refused,
+    WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.work import CONFIGURATION_WORK, Meter
@@ -40,6 +41,16 @@ def put(number, data=b"data"):
 
 def entry(request):
     return ListEntry(request.tag, request.element)
+
+
+def test_elements_are_withheld_once_the_successor_is_finalized_except_in_whole_lists(server):
+    """Alg. 4:10-12; a reader of ARES of 2022 does not go on to the successor."""
+    server.handle(put(1))
+    whole = listed(server)
+    server.handle(WriteConfig(1, EC.id, FINAL))
+    assert [entry.element for entry in listed(server).entries] == [None, None]
+    reply = server.handle(QueryList(7, EC.id, "k", whole=True))
+    assert reply == structs.replace(whole, successor=FINAL)
 
 
 @pytest.fixture
