@@ -12,7 +12,6 @@ from ares.fragment.divide import Sizes
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.tag import Tag
-from ares.testing.published.published_objects import PublishedObjects
 from experiments.paper_algorithms import PaperAlgorithm
 
 
@@ -31,9 +30,9 @@ class Register(Protocol):
 
 
 class Plain:
-    """ARES: the last writer prevails; ``store`` may be of an algorithm as published."""
+    """ARES: the last writer prevails."""
 
-    def __init__(self, store: ObjectStore | PublishedObjects, name: str) -> None:
+    def __init__(self, store: ObjectStore, name: str) -> None:
         self._store = store
         self._name = name
 

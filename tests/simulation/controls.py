@@ -30,6 +30,10 @@ from ares.reconfig.view import View
 from ares.registers import operations, survey
 from ares.replica import replica
 from ares.server.element_puller import ElementPuller
+from ares.testing.published.ares2 import Ares2Switches
+from ares.testing.published.ares_2022 import AresClient
+from ares.testing.sim import published_client
+from ares.testing.sim.plan import ARES_2, ARES_2022
 from ares.testing.sim.run import drawn, run_plan
 from ares.testing.sim.simulated_server import LateServer
 from ares.testing.sim.world import SimConsensus
@@ -254,6 +258,30 @@ def configurations_named_before_they_are_final() -> Any:
     return patch.object(replica.Replica, "introduce", named)
 
 
+def ares_2_as_printed() -> Any:
+    """Run ARES II without rule R1."""
+    return patch.object(published_client, "switches_as_published", lambda *_: Ares2Switches())
+
+
+def collections_beside_readers_without_piggyback() -> Any:
+    """Let clients of ARES II collect while others read as in ARES of 2022."""
+    return patch.object(
+        published_client,
+        "switches_as_published",
+        lambda seed, switches: Ares2Switches(switches.piggyback, switches.gc, r1=True),
+    )
+
+
+def lists_of_ares_2_for_readers_of_ares_2022() -> Any:
+    """Let servers withhold elements from readers that do not go on to the successor."""
+    return patch.object(AresClient, "whole_lists", False)
+
+
+def line_2_3_as_printed() -> Any:
+    """Take the last entry of cseq for the configuration whose servers named nextC."""
+    return patch.object(AresClient, "printed_line_3", True)
+
+
 CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "published piggyback (no R1)": (without_r1, "duel"),
     "second successor accepted (no R2)": (without_r2, "reconfigure"),
@@ -282,6 +310,16 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
         configurations_named_before_they_are_final,
         "sites",
     ),
+    "ARES II as printed": (ares_2_as_printed, "ares-2-duel"),
+    "collections beside readers without piggyback": (
+        collections_beside_readers_without_piggyback,
+        ARES_2,
+    ),
+    "Lists of ARES II for readers of ARES of 2022": (
+        lists_of_ares_2_for_readers_of_ares_2022,
+        ARES_2022,
+    ),
+    "line 2:3 as printed": (line_2_3_as_printed, ARES_2022),
     **FILE_CONTROLS,
     **JOURNAL_CONTROLS,
     **LOG_CONTROLS,

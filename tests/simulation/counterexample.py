@@ -120,6 +120,19 @@ The transcription reads these lines otherwise, or adds a case that the paper lea
 The paper prints no ABD-DAP II: "similar modifications are applied to the ABD-DAP". The paper's
 primitives and messages name no object; each of the transcription names one.
 
+## Modifications that need the piggyback
+
+Two modifications of ARES II lose completed writes where a client does not piggyback. The simulator
+found both, as random runs of the transcription (scenarios `ares-2022` and `ares-2`). In both, a
+read without piggyback ends its read-config before c0 has a successor, and asks c0 for its pairs
+when c1 is finalized. Such a read does not look at the nextC of its get-data, and does not go on.
+
+- EC-DAP II (Alg. 4:10-12): the servers of c0 withhold their elements once c1 is finalized. The read
+  finds no value and returns v0, although c0 has every element. ARES of 2022 has EC-DAP, whose
+  servers send them. Hence, without piggyback, a client of the transcription asks for whole Lists.
+- Garbage collection (section 5.2): the servers of c0 have no elements after gc-config. No request
+  can mend this: gc needs the piggyback at every client. The paper names no such condition.
+
 ## Servers of this project beside Algorithm 4
 
 The search over all schedules has servers of Alg. 4 (`ares/testing/published/alg4.py`). The run

@@ -12,6 +12,8 @@ pytestmark = pytest.mark.slow
 
 FIRST = {
     "published piggyback (no R1)": 11980,
+    "ARES II as printed": 2300,
+    "collections beside readers without piggyback": 135,
     "no put-config before moving on (no R3)": 420,
     "Lists of one": 90,
     "Lists that forget what they trimmed": 50,

@@ -17,6 +17,9 @@ from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.reconfig.mover import Transfer
 from ares.reconfig.view import Switches
 
+ARES_2022, ARES_2 = "ares-2022", "ares-2"
+"""The scenarios of the algorithms as published, and the names of the algorithms in a plan."""
+
 VERSIONED = "v"
 """The prefix of keys for versioned operations."""
 
@@ -187,6 +190,7 @@ class SimPlan(Struct, frozen=True):
     segment_bytes: int = 0
     scrubs: bool = False
     transfer: Transfer = "client"
+    published: str = ""
 
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
@@ -194,6 +198,11 @@ class SimPlan(Struct, frozen=True):
     @property
     def c0(self) -> Configuration:
         return self.initial.configuration(lambda _: 0).at(DEFAULT_DOMAIN, 0)
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the keys of all steps, in order."""
+        return sorted({step.key for client in self.clients for step in client.steps if step.key})
 
 
 SHARED_FILE, ATOMIC_FILE = "f", "a"
@@ -207,6 +216,7 @@ class PlanBounds(Struct, frozen=True):
     ``collections``: the share of listings in the steps of readers, and of collections in the steps
     of clients that put files. ``by_servers``: the share of plans in which values travel from server
     to server. ``lookups``: the share of steps that ask servers for the domain's place.
+    ``published``: the algorithm as published that all clients run.
     """
 
     servers: tuple[int, int] = (5, 5)
@@ -251,8 +261,20 @@ class PlanBounds(Struct, frozen=True):
     frail: int | None = None
     by_servers: float = 0.0
     lookups: float = 0.0
+    published: str = ""
 
 
+_DUEL = PlanBounds(
+    servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3),
+    reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
+    faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0),
+    pause_s=0.01, lanes=(1,),
+)  # fmt: skip
+_PUBLISHED = PlanBounds(
+    lanes=(1,), kinds=("crash", "kill", "cut", "cut-in", "cut-out", "slow", "consensus"),
+    writers=(1, 3), readers=(1, 2), reconfigurers=(1, 3), reconfigurations=(1, 3), keys=(1, 1),
+    bad_links=(0.0, 0.25), pause_s=0.01,
+)  # fmt: skip
 _FILES = PlanBounds(
     files=(SHARED_FILE,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1),
     reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
@@ -288,12 +310,7 @@ OBJECT_SCENARIOS: dict[str, PlanBounds] = {
         kinds=("slow", "cut-in", "cut-out"), loss=(0.0, 0.1), tail=(1.05, 1.6),
         bad_links=(0.0, 0.25), plain=0.1, pause_s=0.01,
     ),
-    "duel": PlanBounds(
-        servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3),
-        reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
-        faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0),
-        pause_s=0.01, lanes=(1,),
-    ),
+    "duel": _DUEL,
     "deaths": PlanBounds(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6,
         dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
     "graves": PlanBounds(
@@ -339,6 +356,9 @@ OBJECT_SCENARIOS: dict[str, PlanBounds] = {
     ),
     "rot": _ROT,
     "gone": replace(_ROT, faults=(3, 7), kinds=("gone", "gone", "crash", "kill")),
+    ARES_2022: replace(_PUBLISHED, published=ARES_2022),
+    ARES_2: replace(_PUBLISHED, published=ARES_2, keys=(1, 3)),
+    "ares-2-duel": replace(_DUEL, published=ARES_2),
     "overload": PlanBounds(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1),
         keys=(1, 1)),
 }  # fmt: skip
@@ -395,6 +415,7 @@ def draw(seed: int, scenario: str) -> SimPlan:
         shape.chaos_s,
         live,
         transfer=transfer,
+        published=shape.published,
     )
     if not shape.segment_bytes:
         return plan
@@ -446,7 +467,8 @@ def _step(rng: Random, shape: PlanBounds, operation: str, keys: list[str], serve
         return SimStep(pause_s, "reconfigure", wish=_wish(rng, shape, servers))
     if shape.files:
         return _file_step(rng, shape, pause_s, operation, rng.choice(keys))
-    often, seldom = ("write", "delete") if operation == "write" else ("read", "write")
+    seldom_written = "read" if shape.published else "delete"
+    often, seldom = ("write", seldom_written) if operation == "write" else ("read", "write")
     kind, key = seldom if rng.random() < 0.1 else often, rng.choice(keys)
     if key.startswith(VERSIONED):
         kind = "read" if operation == "write" and rng.random() < 0.25 else kind

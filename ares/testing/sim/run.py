@@ -31,6 +31,7 @@ from ares.testing.sim.plan import (
     SimStep,
     draw,
 )
+from ares.testing.sim.published_client import PublishedClient
 from ares.testing.sim.shared_log.log_plan import LogPlan, draw_log
 from ares.testing.sim.shared_log.log_run import SimLogRun
 from ares.testing.sim.simulated_client import SimClient
@@ -136,7 +137,8 @@ class SimRun:
         return LateServer(self.world, number, self._c0, watch, self._respond)
 
     def _join(self, plan: SimClientPlan) -> SimClient:
-        client = SimClient(self, plan, len(self.clients) + 1, self._c0)
+        kind = PublishedClient if self.plan.published else SimClient
+        client = kind(self, plan, len(self.clients) + 1, self._c0)
         self.clients[plan.name] = client
         client.begin()
         return client
@@ -275,7 +277,7 @@ class SimRun:
             )
 
     def _crash_for_good(self, client: SimClient) -> None:
-        finalized = client.view.sequence.last_finalized
+        finalized = client.last_finalized
         decided = self.consensus.table.decisions.get(finalized.domain, {})
         active = [
             finalized,

@@ -150,6 +150,10 @@ class SimClient(SimCaller):
         self._small = small_objects(self.session, view)
 
     @property
+    def last_finalized(self) -> Configuration:
+        return self.view.sequence.last_finalized
+
+    @property
     def done(self) -> bool:
         return not self._steps and not self.running and not self._pausing
 
@@ -217,13 +221,14 @@ class SimClient(SimCaller):
             return small.read(step.key, done, now, CLIENT_PATIENCE_S) is not None
         if small is not None and step.operation == "write" and value is not None:
             return (
-                small.write(step.key, _data(step, value), done, now, CLIENT_PATIENCE_S) is not None
+                small.write(step.key, data_of(step, value), done, now, CLIENT_PATIENCE_S)
+                is not None
             )
         return False
 
     def _operation(self, step: SimStep, value: str | None, base: Tag | None) -> Operation[Any]:
         key = ObjectName(step.key)
-        data: Value = TOMBSTONE if value is None else _data(step, value)
+        data: Value = TOMBSTONE if value is None else data_of(step, value)
         match step.operation:
             case "write":
                 return write(self.view, key, data)
@@ -238,13 +243,16 @@ class SimClient(SimCaller):
             case "write-versioned" | "delete-versioned":
                 return write_versioned(self.view, key, data, base)
             case "reconfigure":
-                assert step.wish is not None
-                wished = step.wish.configuration(lambda number: self._run.servers[number].life)
-                return reconfigure(self.view, wished, MoveOptions(transfer=self._run.plan.transfer))
+                options = MoveOptions(transfer=self._run.plan.transfer)
+                return reconfigure(self.view, self._wished(step), options)
             case "locate":
                 return locate(self.view.domain, [member(number) for number in step.asked])
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
+
+    def _wished(self, step: SimStep) -> Configuration:
+        assert step.wish is not None
+        return step.wish.configuration(lambda number: self._run.servers[number].life)
 
     def _ended(
         self, lane: int, step: SimStep, event: Event, result: Any, error: BaseException | None
@@ -357,7 +365,8 @@ class SimClient(SimCaller):
             )
 
 
-def _data(step: SimStep, value: str) -> bytes:
+def data_of(step: SimStep, value: str) -> bytes:
+    """Return the bytes that are stored for ``value``."""
     return value.encode().ljust(step.value_bytes, PADDING)
 
 
