@@ -4,11 +4,12 @@
     make bench-quick            # the most important stores: under two minutes
     .venv/bin/python -m experiments.bench --only ares-abd,redis-wait --workloads '10 B' --rounds 5
 
-Half of the operations are reads, keys have 24 bytes, and the loop is closed: every client has a
-single operation outstanding. All processes run on this machine, generators included, on free ports
-of loopback, and are gone afterwards; quote ratios of the same run. The bench prints a table, and
-writes bench.json, bench.txt and the page report.html. Missing stores are named. The exit status is
-1 if a read returned a value that no client wrote.
+Keys have 24 bytes, and the loop is closed: every client has a single operation outstanding. Half of
+the operations are reads; `--workloads YCSB` has the six workloads of YCSB instead, for every store.
+All processes run on this machine, generators included, on free ports of loopback, and are gone
+afterwards; quote ratios of the same run. The bench prints a table, and writes bench.json, bench.txt
+and the page report.html. Missing stores are named. The exit status is 1 if a read returned a value
+that no client wrote.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from ares.model.errors import BadInput
 from ares.platform.release import version
 from experiments.bench import baseline
 from experiments.bench.as_runs import make_page, write_faults, write_turns
@@ -28,13 +30,20 @@ from experiments.bench.cassandra_peer import CASSANDRA
 from experiments.bench.etcd_peer import Etcd
 from experiments.bench.faults import faults
 from experiments.bench.figures import BenchReport, fault_points, points
+from experiments.bench.patterns import pattern_maker
 from experiments.bench.peers import ARES_PEERS, Peer
 from experiments.bench.peers import QUICK_PEERS as QUICK_PEERS
 from experiments.bench.points import BenchSettings, turns
 from experiments.bench.redis_peer import REDIS
 from experiments.bench.store_processes import end_on_sigterm, is_on_memory
 from experiments.bench.text import text
-from experiments.bench.workload import FULL_WORKLOADS, QUICK_WORKLOADS, Workload
+from experiments.bench.workload import (
+    FULL_WORKLOADS,
+    QUICK_WORKLOADS,
+    YCSB_WORKLOADS,
+    Workload,
+    patterned,
+)
 
 QUICK_SETTINGS = BenchSettings(rounds=2, seconds=0.8, warm_s=0.2)
 FAULTED_PEERS = ("ares-abd", "ares-ec", "ares-abd-fsync", "redis-wait", "etcd")
@@ -55,7 +64,12 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--workloads",
         help="only workloads with a name that begins with this: '10 B', '10 B, 100 clients', '1 "
-        "MiB'",
+        "MiB', 'YCSB', 'YCSB A'",
+    )
+    parser.add_argument(
+        "--pattern",
+        metavar="FILE:CLASS",
+        help="only the workload of this class (experiments/bench/patterns.py)",
     )
     parser.add_argument(
         "--rounds", type=int, help="number of repetitions of all workloads (default 3; quick: 2)"
@@ -130,7 +144,13 @@ def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Pee
     found = [peer for peer in peers if peer.name in wanted]
     missing |= {peer.name: why for peer in found if (why := peer.missing()) is not None}
     known = QUICK_WORKLOADS if given.quick else FULL_WORKLOADS
-    workloads = [each for each in known if each.name.startswith(given.workloads or "")]
+    workloads = list(known)
+    if given.pattern:
+        pattern_maker(given.pattern, 0.0)
+        workloads = [patterned(given.pattern)]
+    elif given.workloads:
+        known = (*known, *YCSB_WORKLOADS)
+        workloads = [each for each in known if each.name.startswith(given.workloads)]
     if not workloads:
         sys.exit(
             f"no workload begins with {given.workloads!r}; known: "
@@ -198,7 +218,10 @@ def write(report: BenchReport, directory: Path) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status."""
     given, missing = arguments(words), dict[str, str]()
-    peers, workloads = chosen(given, missing)
+    try:
+        peers, workloads = chosen(given, missing)
+    except BadInput as error:
+        sys.exit(str(error))
     if given.list:
         print("\n".join([*(peer.name for peer in peers), *missing.values()]))
         return 0

@@ -90,11 +90,11 @@ def write_turns(
     """
     by_name = {peer.name: peer for peer in peers}
     emptied(out, ["bench"])
-    found: dict[tuple[str, int, int], list[LoadPoint]] = {}
-    wrong: dict[tuple[str, int, int], list[str]] = {}
+    found: dict[tuple[str, str, int, int], list[LoadPoint]] = {}
+    wrong: dict[tuple[str, str, int, int], list[str]] = {}
     for turn in turns:
         workload, measured = workloads[turn.workload], turn.measured
-        key = (turn.peer, workload.value_bytes, turn.round)
+        key = (turn.peer, workload.pattern, workload.value_bytes, turn.round)
         figures = {
             "memory of servers (MiB)": turn.resident_bytes / 2**20,
             "processors of generators": sum(measured.generator_cpu),
@@ -104,18 +104,20 @@ def write_turns(
             structs.replace(point_of(measured, workload), figures=figures)
         )
         wrong.setdefault(key, []).extend(measured.wrong)
-    for (peer, size, number), points in found.items():
+    for key, points in found.items():
+        peer, pattern, size, number = key
         durability, note = by_name[peer].durability, by_name[peer].note
+        kind = [] if pattern == "even" else [pattern]
         about = {
             "object_size": size,
             "iteration": number + 1,
-            "parameters": {"durability": durability},
+            "parameters": {"durability": durability, "pattern": pattern},
         }
         provenance = {"machine": machine} | ({"note": note} if note else {})
         directory = round_directory(
             out,
             "bench",
-            f"{peer}_{size}_{number + 1}",
+            "_".join([peer, *kind, str(size), str(number + 1)]),
             algorithm=peer,
             provenance=provenance,
             **about,
@@ -125,8 +127,8 @@ def write_turns(
             LoadFile(
                 points,
                 peer,
-                f"{size_text(size)}, half reads, {durability}",
-                wrong=wrong[peer, size, number],
+                f"{size_text(size)}, {pattern if kind else 'half reads'}, {durability}",
+                wrong=wrong[key],
             ),
         )
 

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from experiments.bench.values import BegunWrites, Values, key_of
-
-_DRAWS = 1024
+from experiments.bench.patterns import Pattern
+from experiments.bench.values import BegunWrites, Values
 
 Asked = tuple[str, bytes | None]
 """A key, and the value to write or None to read."""
@@ -53,7 +52,7 @@ class ClientLoop(Protocol):
 class LoopWork(NamedTuple):
     """The work of the clients of a process, and the record of their operations."""
 
-    read_share: float
+    pattern: Pattern
     keys: Sequence[str]
     """All keys by number."""
 
@@ -70,30 +69,35 @@ class LoopWork(NamedTuple):
     A read of any other key may find no value.
     """
 
+    clients: int = 1
+    """Number of the clients of all processes, which take turns in the numbers of insertions."""
+
 
 class ClosedLoop:
     """The :class:`ClientLoop` of a client, until the end of ``work`` or a number of operations.
 
     ``writer`` is the number of this client; no other client of the store has this number, in any
-    process, before or after.
+    process, before or after. A scan or a modification has several steps, and counts once: from its
+    first request to its last answer. A modification counts as a write.
     """
 
     def __init__(self, writer: int, work: LoopWork) -> None:
-        keys = work.keys
-        rng = random.Random(writer)
-        self._reads = [rng.random() < work.read_share for _ in range(_DRAWS)]
-        self._numbers = [rng.randrange(len(keys)) for _ in range(_DRAWS)]
-        self._keys = keys
-        self._writer, self._values, self._record = writer, work.values, work.record
+        self._keys, self._writer, self._values = work.keys, writer, work.values
+        self._draw, self._record = work.pattern.draw, work.record
         self._begin_s, self._end_s, self._left = work.begin_s, work.end_s, work.most
-        self._always_there = len(keys) if work.written is None else work.written
-        self._count = self._written = 0
+        self._always_there = len(work.keys) if work.written is None else work.written
+        self._there, self._clients = self._always_there, work.clients
+        self._written = self._inserted = 0
         self._reading: int | None = None
+        self._unread = range(0)
+        self._modified: int | None = None
         self._began_s = 0.0
         self._due_s: float | None = None
         work.record.begun.writes[writer] = 0
 
     def ask(self) -> Asked | None:
+        if (step := self._step()) is not None:
+            return step
         self._began_s = time.perf_counter()
         if self._began_s >= self._end_s or self._left <= 0:
             return None
@@ -106,30 +110,52 @@ class ClosedLoop:
         return self._left <= 0
 
     def _chosen(self) -> Asked:
-        draw = self._count % _DRAWS
-        self._count += 1
-        if self._reads[draw]:
-            self._reading = self._numbers[draw]
+        kind, number, length = self._draw(self._there)
+        if kind in ("update", "insert"):
+            asked = self._write(number if kind == "update" else self._insertion())
+            self._began_s = time.perf_counter()
+            return asked
+        if kind == "scan":
+            self._unread = range(number + 1, min(number + length, self._there))
+        elif kind == "modify":
+            self._modified = number
+        self._reading = number
+        return self._keys[number], None
+
+    def _step(self) -> Asked | None:
+        """Return the next step of an operation that is under way."""
+        if self._unread:
+            self._reading, self._unread = self._unread[0], self._unread[1:]
             return self._keys[self._reading], None
-        self._reading = None
-        number = self._written
+        if self._modified is None:
+            return None
+        number, self._modified = self._modified, None
+        return self._write(number)
+
+    def _write(self, number: int) -> Asked:
+        value = self._values.make(self._writer, self._written, number)
         self._written += 1
         self._record.begun.writes[self._writer] = self._written
-        value = self._values.make(self._writer, number)
-        self._began_s = time.perf_counter()
-        return self._keys[key_of(self._writer, number, len(self._keys))], value
+        self._reading = None
+        return self._keys[number], value
+
+    def _insertion(self) -> int:
+        """Return the record of an insertion; without room, the records begin again.
+
+        The clients insert side by side. Records of the last turn may not be there yet.
+        """
+        first, room = self._always_there, len(self._keys) - self._always_there
+        turn = self._inserted * self._clients
+        self._inserted += 1
+        self._there = max(self._there, min(first + turn, len(self._keys)))
+        return first + (turn + self._writer % self._clients) % room
 
     def answered(self, value: bytes | None = None) -> None:
         ended_s = time.perf_counter()
         reading = self._reading
-        self._record.operations.append(
-            (
-                self._began_s if self._due_s is None else self._due_s,
-                self._began_s,
-                ended_s,
-                reading is not None,
-            )
-        )
+        if not self._unread and self._modified is None:
+            due_s = self._began_s if self._due_s is None else self._due_s
+            self._record.operations.append((due_s, self._began_s, ended_s, reading is not None))
         if reading is None or (value is None and reading >= self._always_there):
             return
         found = None if value is None else self._values.writer_of(value, reading)
@@ -146,6 +172,7 @@ class ClosedLoop:
             self._record.begun.seen[writer] = number
 
     def failed(self, why: str) -> None:
+        self._unread, self._modified = range(0), None
         self._record.troubles[why] += 1
 
 
@@ -188,6 +215,8 @@ class OpenLoop(ClosedLoop):
         self.missed = 0
 
     def ask(self) -> Asked | float | None:  # type: ignore[override]
+        if (step := self._step()) is not None:
+            return step
         if self._taken_s is None:
             self._taken_s = self._arrivals.take()
         if self._taken_s is None:

@@ -7,6 +7,7 @@ follows until standard input ends. All are JSON, a line each.
 
 import gc
 import math
+import random
 import sys
 import time
 from collections import Counter
@@ -26,16 +27,15 @@ from experiments.bench.closed_loop import (
     OpenLoop,
     Record,
 )
+from experiments.bench.patterns import pattern_maker
 from experiments.bench.store_clients import AresStore, EtcdStore, RedisStore, Store, StoreClients
 from experiments.bench.values import PRELOADER, BegunWrites, Values
 from experiments.bench.workload import Workload
+from experiments.histogram import bucket
 
 GENERATOR_READY = b"READY"
 SLOT_S = 0.001
 """Slots of the machine's monotonic clock in which completions are counted."""
-
-BUCKETS_PER_E = 100
-"""Buckets for a factor of e: latencies are counted in buckets a hundredth part wide."""
 
 
 async def connected(store: Store, count: int) -> StoreClients:
@@ -102,11 +102,6 @@ class GeneratorOutcome(Struct):
     wrong: dict[str, int] = {}
 
 
-def bucket(seconds: float) -> int:
-    """Return the bucket of a latency."""
-    return round(BUCKETS_PER_E * math.log(max(seconds, 1e-7)))
-
-
 class Preload:
     """The loop of a preload: an operation for each key, shared by many clients."""
 
@@ -125,7 +120,7 @@ class Preload:
         number = next(self._numbers, None)
         if number is None:
             return None
-        return self._workload.key(number), self._values.make(PRELOADER, number)
+        return self._workload.key(number), self._values.make(PRELOADER, number, number)
 
     def answered(self, value: bytes | None = None) -> None:
         """Measure no latencies."""
@@ -163,23 +158,25 @@ def _keys(value_bytes: int, count: int) -> Sequence[str]:
 async def _through(
     clients: StoreClients, plan: GeneratorPlan, keys: Sequence[str], window: WorkWindow
 ) -> GeneratorOutcome:
-    record, values = Record(), Values(plan.workload.value_bytes, plan.workload.keys)
+    workload, record, values = plan.workload, Record(), Values(plan.workload.value_bytes)
     loops: Sequence[ClientLoop]
     arrivals: Arrivals | None = None
     if plan.preload:
-        numbers = iter(range(plan.workload.first_written))
-        loops = [Preload(numbers, plan.workload, values, record) for _ in range(plan.count)]
-        record.begun.writes[PRELOADER] = plan.workload.first_written
+        numbers = iter(range(workload.first_written))
+        loops = [Preload(numbers, workload, values, record) for _ in range(plan.count)]
+        record.begun.writes[PRELOADER] = workload.first_written
     else:
+        make = pattern_maker(workload.pattern, workload.read_share)
         common = LoopWork(
-            plan.workload.read_share,
+            make(random.Random(plan.first), workload.first_written, workload.keys),
             keys,
             values,
             record,
             end_s=window.end_s,
             begin_s=window.begin_s,
             most=math.inf if plan.operations is None else plan.operations,
-            written=plan.workload.first_written,
+            written=workload.first_written,
+            clients=workload.clients,
         )
         writers = range(plan.first, plan.first + plan.count)
         if plan.per_s is not None:

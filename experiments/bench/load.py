@@ -4,7 +4,6 @@ The module collects their results.
 """
 
 import contextlib
-import math
 import subprocess
 import time
 from collections import Counter
@@ -18,7 +17,6 @@ from msgspec import Struct
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.bench.generator import (
-    BUCKETS_PER_E,
     GENERATOR_READY,
     SLOT_S,
     GeneratorOutcome,
@@ -29,6 +27,7 @@ from experiments.bench.store_clients import Store
 from experiments.bench.store_processes import BenchError, busy_s, cpu_of, peak_bytes
 from experiments.bench.values import PRELOADER, BegunWrites
 from experiments.bench.workload import Workload
+from experiments.histogram import within_s
 
 PRELOAD_CLIENTS, PRELOAD_CLIENTS_LARGE = 100, 4
 PAUSES_KEPT = 200
@@ -107,19 +106,6 @@ class MeasuredWorkload(Struct):
             self.rate(self.begin_s + step * CURVE_S, self.begin_s + (step + 1) * CURVE_S)
             for step in range(steps)
         ]
-
-
-def within_s(counts: Mapping[int, int], share: float) -> float:
-    """Return the seconds that ``share`` of the operations in these buckets stayed within.
-
-    NaN without operations.
-    """
-    left = share * sum(counts.values())
-    for number in sorted(counts):
-        left -= counts[number]
-        if left <= 0:
-            return math.exp(number / BUCKETS_PER_E)
-    return math.nan
 
 
 class LoadExtent(NamedTuple):

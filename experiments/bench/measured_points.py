@@ -5,7 +5,7 @@ The module also decides when doubling stops, and computes the cost of a fault.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,10 +13,10 @@ import msgspec
 from msgspec import structs
 
 from ares.platform.replacement import replace_file
-from ares.results.load_points import LOAD_FILE, LoadFile, LoadLatency, LoadPoint, Spread
-from experiments.bench.generator import BUCKETS_PER_E
-from experiments.bench.load import CURVE_S, MeasuredWorkload, within_s
+from ares.results.load_points import LOAD_FILE, LoadFile, LoadPoint
+from experiments.bench.load import CURVE_S, MeasuredWorkload
 from experiments.bench.workload import Workload
+from experiments.histogram import latency_of, spread_of
 
 
 def point_of(
@@ -35,13 +35,13 @@ def point_of(
         clients=workload.clients,
         mode="closed" if offered_per_s is None else "open",
         offered_per_s=offered_per_s,
-        read_share=workload.read_share,
+        read_share=workload.read_share if workload.pattern == "even" else None,
         seconds=measured.end_s - measured.begin_s,
         per_s=measured.per_s,
-        read=_latency(measured.reads),
-        write=_latency(measured.writes),
-        wait=_spread(measured.waits),
-        service=_spread(measured.services),
+        read=latency_of(measured.reads),
+        write=latency_of(measured.writes),
+        wait=spread_of(measured.waits),
+        service=spread_of(measured.services),
         failed=sum(measured.troubles.values()),
         missed=measured.missed,
         longest_pause_s=max(length_s for _, length_s in pauses),
@@ -55,20 +55,6 @@ def point_of(
 def began(begin_s: float) -> str:
     """Convert a moment of the machine's monotonic clock to a calendar time."""
     return datetime.fromtimestamp(time.time() - time.perf_counter() + begin_s, UTC).isoformat()
-
-
-def _latency(counts: Mapping[int, int]) -> LoadLatency | None:
-    if not counts:
-        return None
-    total = sum(counts.values())
-    mean_s = (
-        sum(math.exp(number / BUCKETS_PER_E) * count for number, count in counts.items()) / total
-    )
-    return LoadLatency(total, within_s(counts, 0.5), within_s(counts, 0.99), mean_s)
-
-
-def _spread(counts: Mapping[int, int]) -> Spread | None:
-    return Spread(within_s(counts, 0.5), within_s(counts, 0.99)) if counts else None
 
 
 def goes_on(rates: Sequence[float], growth: float) -> bool:

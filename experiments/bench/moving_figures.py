@@ -4,22 +4,21 @@ Quiet latencies are of the same run.
 """
 
 import statistics
-from collections.abc import Iterable, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
 
 from experiments.bench.moving_load import WatchedOperation
-from experiments.bench.moving_mover import MoveRecord
 from experiments.bench.moving_runs import MoveRun
+from experiments.histogram import counted, within_s
 
 P99_GOAL = 2.0
 """The largest good p99 during a move : the quiet p99."""
 
 Kind = Literal["reads", "writes"]
 MOVING_KINDS: tuple[Kind, ...] = ("reads", "writes")
-CURVE_SLOTS = 80
 
 
 class Latency(Struct, frozen=True):
@@ -58,18 +57,6 @@ class LatencyPair(Struct, frozen=True):
         return self.p99_ratio <= P99_GOAL
 
 
-class CurvePoint(Struct, frozen=True):
-    """A slot of time, ``at_s`` after the move began, with figures of operations that ended then.
-
-    The figures are latencies and the mean of the rounds.
-    """
-
-    at_s: float
-    p50_ms: float
-    p99_ms: float
-    rounds: float
-
-
 class MoveUnderLoad(Struct, frozen=True):
     """A move with clients at work.
 
@@ -93,7 +80,6 @@ class MoveUnderLoad(Struct, frozen=True):
     cpu: dict[str, float]
     quiet_cpu: dict[str, float]
     others_cpu: float
-    curve: dict[Kind, list[CurvePoint]]
     failed: int
     wrong: list[str]
 
@@ -137,11 +123,6 @@ class MovingReport(Struct, frozen=True):
         return [f"{one.case}, {one.load}: {what}" for one in self.loads for what in one.wrong]
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return a percentile of sorted values; the last value for 1."""
-    return values[min(len(values) - 1, int(share * len(values)))]
-
-
 def latency(
     operations: Sequence[WatchedOperation], windows: Sequence[tuple[float, float]]
 ) -> Latency:
@@ -151,15 +132,16 @@ def latency(
     ]
     if not found:
         return Latency(0, 0.0, 0.0, 0.0, max(end - begin for begin, end in windows) * 1e3, 0.0)
-    took = sorted((one.ended_s - one.began_s) * 1e3 for one in found)
+    took_s = [one.ended_s - one.began_s for one in found]
+    counts = counted(took_s)
     pause_s = 0.0
     for begin, end in windows:
         done = [begin, *sorted(one.ended_s for one in found if begin <= one.ended_s <= end), end]
         pause_s = max(pause_s, *(later - earlier for earlier, later in pairwise(done)))
     rounds = statistics.fmean(one.rounds for one in found)
-    return Latency(
-        len(found), percentile(took, 0.5), percentile(took, 0.99), took[-1], pause_s * 1e3, rounds
-    )
+    p50_s, p99_s = within_s(counts, 0.5), within_s(counts, 0.99)
+    times_ms = (1e3 * each_s for each_s in (p50_s, p99_s, max(took_s), pause_s))
+    return Latency(len(found), *times_ms, rounds)
 
 
 def under_load(run: MoveRun, objects: int, value_bytes: int) -> MoveUnderLoad:
@@ -192,34 +174,6 @@ def under_load(run: MoveRun, objects: int, value_bytes: int) -> MoveUnderLoad:
         cpu=run.cpu,
         quiet_cpu=run.quiet_cpu,
         others_cpu=run.others_cpu,
-        curve={
-            kind: curve(by_kind[kind], moved, run.quiet_s[0][0], run.quiet_s[1][1])
-            for kind in MOVING_KINDS
-        },
         failed=sum(run.outcome.troubles.values()),
         wrong=list(run.outcome.wrong),
     )
-
-
-def curve(
-    operations: Iterable[WatchedOperation], moved: MoveRecord, begin_s: float, end_s: float
-) -> list[CurvePoint]:
-    """Return the slots in which an operation ended."""
-    slot_s = (end_s - begin_s) / CURVE_SLOTS
-    seen = sorted(
-        (one for one in operations if begin_s <= one.ended_s < end_s), key=lambda one: one.ended_s
-    )
-    points = []
-    for slot, group in groupby(seen, key=lambda one: int((one.ended_s - begin_s) / slot_s)):
-        found = list(group)
-        took = sorted((one.ended_s - one.began_s) * 1e3 for one in found)
-        at_s = begin_s + (slot + 0.5) * slot_s - moved.began_s
-        points.append(
-            CurvePoint(
-                at_s,
-                percentile(took, 0.5),
-                percentile(took, 0.99),
-                statistics.fmean(one.rounds for one in found),
-            )
-        )
-    return points

@@ -9,6 +9,7 @@ of rounds and of configurations.
 import asyncio
 import gc
 import math
+import random
 import sys
 import time
 from collections import defaultdict
@@ -28,6 +29,7 @@ from ares.platform.loop import run
 from ares.registers.operations import read, write
 from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
 from experiments.bench.generator import GENERATOR_READY, Preload, send_line
+from experiments.bench.patterns import Even
 from experiments.bench.store_clients import PAUSE_AFTER_TROUBLE_S
 from experiments.bench.values import PRELOADER, BegunWrites, Values
 from experiments.bench.workload import Workload
@@ -208,7 +210,7 @@ class MovingClients:
 async def work(plan: MovingPlan) -> MovingOutcome:
     """Fill the domain, then go through the workload between two lines of standard input."""
     workload, record = plan.workload, Record()
-    values = Values(workload.value_bytes, workload.keys)
+    values = Values(workload.value_bytes)
     async with connect(plan.file) as manager:
         domain, _ = await manager.create_domain(plan.domain, plan.source.configuration())
         store = WatchedStore(domain)
@@ -221,7 +223,8 @@ async def work(plan: MovingPlan) -> MovingOutcome:
         )
         keys = [workload.key(number) for number in range(workload.keys)]
         writers = range(PRELOADER + 1, PRELOADER + 1 + workload.clients)
-        common = LoopWork(workload.read_share, keys, values, record, end_s=math.inf)
+        pattern = Even(workload.read_share, random.Random(1), workload.keys)
+        common = LoopWork(pattern, keys, values, record, end_s=math.inf)
         loops = [ClosedLoop(writer, common) for writer in writers]
         gc.collect()
         gc.freeze()

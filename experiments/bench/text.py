@@ -67,7 +67,7 @@ def _table(points: list[Point], workload: str, known: Mapping[str, float]) -> li
         f"{'us CPU/op':>10} {'CPU servers':>12} {'generators':>12} {'others':>7}",
         f"{'ares ABD :':>16} {'ares EC :':>16}",
     )
-    rows = [f"{workload:22} {'op/s (spread)':>32} {latency} {cpu} {ares}"]
+    rows = [f"{workload:36} {'op/s (spread)':>18} {latency} {cpu} {ares}"]
     for point in points:
         load = "+".join(f"{share:.2f}" for share in point.generator_cpu) + (
             "!" if point.generator_bound else " "

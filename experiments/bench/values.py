@@ -1,8 +1,8 @@
 """Values that name their write, so that every read can be checked by any process.
 
-A value is the number of the writer, the number of the write, and filling. The key of a write
-follows from these two numbers (it looks random). A reader therefore knows whether a write of that
-key wrote the value, given the number of writes that the writer began.
+A value is the number of the writer, the number of the write, the number of the key, and filling. A
+reader therefore knows whether a write of that key wrote the value, given the number of writes that
+the writer began.
 """
 
 import random
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-VALUE_HEAD = struct.Struct(">HQ")
+VALUE_HEAD = struct.Struct(">HII")
 PRELOADER = 0
 """Writer of the initial values; write number i goes to key i."""
 
@@ -19,38 +19,28 @@ _PHASES = 7
 _SHARED_SEED = 6
 
 
-def key_of(writer: int, number: int, keys: int) -> int:
-    """Return the number of the key of the write, out of ``keys`` keys."""
-    if writer == PRELOADER:
-        return number
-    mixed = ((number * 0x9E3779B1) ^ (writer * 0x85EBCA6B)) & 0xFFFFFFFF
-    mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
-    return ((mixed ^ (mixed >> 13)) * keys) >> 32
-
-
 class Values:
-    """A maker and checker of values of ``size`` bytes (10 at least) for ``keys`` keys.
+    """A maker and checker of values of ``size`` bytes (10 at least).
 
     All processes make the same value of the same numbers. The filling of each write is a part of
     the same random bytes, from another start: a value mixed from two writes is detected.
     """
 
-    def __init__(self, size: int, keys: int) -> None:
+    def __init__(self, size: int) -> None:
         if size < VALUE_HEAD.size:
             raise ValueError(
                 f"values have {VALUE_HEAD.size} bytes at least, to name their writer; {size} "
                 "were asked for"
             )
         self.size = size
-        self._keys = keys
         filling = size - VALUE_HEAD.size
         source = random.Random(_SHARED_SEED).randbytes(filling + _PHASES)
         self._fillings = [memoryview(source)[phase : phase + filling] for phase in range(_PHASES)]
 
-    def make(self, writer: int, number: int) -> bytes:
-        """Return the value of the write."""
+    def make(self, writer: int, number: int, key: int) -> bytes:
+        """Return the value of the write of this key."""
         return b"".join(
-            (VALUE_HEAD.pack(writer, number), self._fillings[(writer + number) % _PHASES])
+            (VALUE_HEAD.pack(writer, number, key), self._fillings[(writer + number) % _PHASES])
         )
 
     def writer_of(self, value: bytes, key: int) -> tuple[int, int] | None:
@@ -60,10 +50,8 @@ class Values:
         """
         if len(value) != self.size:
             return None
-        writer, number = VALUE_HEAD.unpack_from(value)
-        if key_of(writer, number, self._keys) != key or not value.endswith(
-            self._fillings[(writer + number) % _PHASES]
-        ):
+        writer, number, written = VALUE_HEAD.unpack_from(value)
+        if written != key or not value.endswith(self._fillings[(writer + number) % _PHASES]):
             return None
         return writer, number
 

@@ -1,10 +1,17 @@
-"""The requests to every store: the same keys, sizes, mix and number of clients for all."""
+"""The requests to every store: the same keys, sizes, mix and number of clients for all.
+
+The next operation comes from a plug-in (patterns.py).
+"""
 
 from msgspec import Struct
 
 from ares.model.units import KIB, MIB
+from experiments.bench.patterns import YCSB_MIXES
 
 KEY_DIGITS = 13
+RECORDS, RECORD_BYTES = 1000, 10 * 100
+"""Records of a pattern, of ten fields of 100 bytes."""
+
 KEYSPACE_BYTES_MAX = 64 * MIB
 """Largest size of all keys of a store, times the copies: large values have fewer than 1000 keys."""
 
@@ -13,7 +20,8 @@ class Workload(Struct, frozen=True):
     """A workload: each of ``clients`` has at most a single operation outstanding.
 
     ``keys`` is the number of keys; the first ``written`` have a value from the beginning (None:
-    all). ``read_share`` is the share of reads.
+    all). ``read_share`` is the share of reads of the pattern `even`. ``pattern`` is a name of
+    :func:`experiments.bench.patterns.pattern_maker`.
     """
 
     clients: int
@@ -21,6 +29,7 @@ class Workload(Struct, frozen=True):
     keys: int = 1000
     read_share: float = 0.5
     written: int | None = None
+    pattern: str = "even"
 
     @property
     def first_written(self) -> int:
@@ -29,10 +38,9 @@ class Workload(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return a name such as "10 B, 100 clients"."""
-        return (
-            f"{size_text(self.value_bytes)}, {self.clients} client{'s' if self.clients > 1 else ''}"
-        )
+        """Return a name such as "10 B, 100 clients" or "YCSB A, 1000 B, 100 clients"."""
+        words = [size_text(self.value_bytes), f"{self.clients} client{'s'[: self.clients - 1]}"]
+        return ", ".join(words if self.pattern == "even" else [self.pattern, *words])
 
     @property
     def large(self) -> bool:
@@ -49,6 +57,11 @@ def workload(clients: int, value_bytes: int = 10) -> Workload:
     return Workload(clients, value_bytes, min(1000, max(KEYSPACE_BYTES_MAX // value_bytes, 8)))
 
 
+def patterned(pattern: str) -> Workload:
+    """Return the workload of a pattern, on records of YCSB's size, with room for as many more."""
+    return Workload(100, RECORD_BYTES, 2 * RECORDS, written=RECORDS, pattern=pattern)
+
+
 def size_text(size: int) -> str:
     """Format a size such as 1 KiB."""
     for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
@@ -60,5 +73,6 @@ def size_text(size: int) -> str:
 SMALL_WORKLOADS = tuple(workload(clients) for clients in (1, 32, 100, 256))
 FULL_WORKLOADS = (*SMALL_WORKLOADS, workload(100, KIB), workload(5, MIB), workload(5, 8 * MIB))
 QUICK_WORKLOADS = (workload(1), workload(100), workload(5, MIB))
+YCSB_WORKLOADS = tuple(patterned(f"YCSB {name}") for name in YCSB_MIXES)
 FAULTED = workload(100)
 """Workload while a replica is slow or gone."""

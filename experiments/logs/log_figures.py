@@ -27,6 +27,7 @@ from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.measured_points import began, write_load
 from experiments.bench.store_clients import Coroutines
+from experiments.histogram import counted, latency_of
 from experiments.local_cluster import local_cluster
 from experiments.logs.log_load_plan import (
     LOG_SERVERS,
@@ -34,7 +35,7 @@ from experiments.logs.log_load_plan import (
     LogExtent,
     LogLoadRun,
 )
-from experiments.logs.log_work import JointClients, LogWork, OurLog, go_through, latency
+from experiments.logs.log_work import JointClients, LogWork, OurLog, go_through
 from experiments.measuring import Table
 from experiments.rounds.provenance import provenance
 
@@ -154,7 +155,7 @@ async def _point(
     spent = await go_through(
         JointClients(clients), work, window * len(clients), _servers_of(file, each)
     )
-    reads, appends = latency(work.reads), latency(work.appends)
+    reads, appends = latency_of(counted(work.reads)), latency_of(counted(work.appends))
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
     if reads:
         figures["states_per_read"] = (states_asked(file) - asked) / reads.count

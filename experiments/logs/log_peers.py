@@ -21,11 +21,12 @@ from experiments.bench.redis_client import RedisStreamConnection, redis_clients
 from experiments.bench.redis_peer import Redis
 from experiments.bench.store_clients import Coroutines, EtcdStore, RedisStore, StoreClients
 from experiments.bench.store_processes import ProgramNotStarted
+from experiments.histogram import counted, latency_of
 from experiments.local_cluster import ClusterOptions, local_cluster
 from experiments.logs import kafka, nats
 from experiments.logs.kafka import kafka_clients
 from experiments.logs.log_figures import opened, pids_of
-from experiments.logs.log_work import LogWork, OurLog, go_through, latency
+from experiments.logs.log_work import LogWork, OurLog, go_through
 from experiments.logs.nats_client import nats_clients
 from experiments.measuring import Table, ratios
 
@@ -92,7 +93,7 @@ async def _measured(
                     delays[name] += work.appends
     for name, per_s in rates.items():
         table.line(f"{name}, {in_flight} in flight", per_s, "/s")
-        if (found := latency(delays[name])) is not None:
+        if (found := latency_of(counted(delays[name]))) is not None:
             table.note(f"    p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")
     for name, per_s in rates.items():
         if name != OURS and len(per_s) == len(rates[OURS]):

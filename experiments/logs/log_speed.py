@@ -15,9 +15,10 @@ from ares.model.errors import AresError
 from ares.platform.loop import run
 from experiments.bench.store_clients import Coroutines
 from experiments.bench.store_processes import resident_bytes
+from experiments.histogram import counted, latency_of
 from experiments.local_cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pids_of
-from experiments.logs.log_work import LogWork, OurLog, TimeMeter, TimeSpent, go_through, latency
+from experiments.logs.log_work import LogWork, OurLog, TimeMeter, TimeSpent, go_through
 from experiments.measuring import Goal, Table
 
 SPEED_ENTRY = bytes(256)
@@ -135,5 +136,5 @@ def _add_speed(table: Table, what: str, spent: TimeSpent, goal: Goal | None = No
 
 
 def _add_latency(table: Table, seconds: list[float]) -> None:
-    if (found := latency(seconds)) is not None:
+    if (found := latency_of(counted(seconds))) is not None:
         table.note(f"    p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")

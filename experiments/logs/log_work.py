@@ -14,7 +14,6 @@ from msgspec import Struct, field
 
 from ares.client.shared_log import Log
 from ares.model.errors import NotWritten, Trimmed
-from ares.results.load_points import LoadLatency
 from experiments.bench.closed_loop import Asked, ClientLoop
 from experiments.bench.store_clients import Coroutines, StoreClients
 
@@ -190,13 +189,3 @@ async def go_through(
     with TimeMeter(servers) as spending:
         await clients.run([LogLoop(work) for _ in range(window)])
     return spending.of(len(work.reads) + len(work.appends))
-
-
-def latency(seconds: Sequence[float]) -> LoadLatency | None:
-    """Return the latencies, or `None` for an empty sequence."""
-    if not seconds:
-        return None
-    ordered, count = sorted(seconds), len(seconds)
-    return LoadLatency(
-        count, ordered[count // 2], ordered[min(count - 1, int(0.99 * count))], sum(ordered) / count
-    )

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from experiments.bench.patterns import YCSB_MIXES
 from experiments.sites.orders import MB
 
 FOG_STUDY = "fog"
@@ -57,16 +58,13 @@ WORKS = (
 The study does not say how many of 100 objects were under way at once.
 """
 
-YCSB_WORKLOADS = ("A", "B", "C", "D", "E", "F")
-"""Workloads of YCSB."""
-
 
 def tests() -> Iterator[dict[str, Any]]:
     """Yield the parameters for claims, of each measurement of a store."""
     for sites in SITE_COUNTS:
         for work in WORKS:
             yield {"sites": sites, "test": "local"} | work.parameters()
-        for name in YCSB_WORKLOADS:
+        for name in YCSB_MIXES:
             yield {"sites": sites, "test": "ycsb", "workload": name}
         if sites > 1:
             for work in WORKS:

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from experiments.sites import outcome
+from experiments.histogram import counted, latency_of
 from experiments.sites.fog_network import FogNetwork
 from experiments.sites.fog_plan import FogExtent
 from experiments.sites.orders import Answer, FinishedOperation, Operation, Order
@@ -49,7 +49,7 @@ class FogScene:
             (each.kind in ("get", "scan"), each.took_s) for each in ended if not each.failed
         ]
         read, write = (
-            outcome.latency([took_s for is_read, took_s in succeeded if is_read == wanted])
+            latency_of(counted(took_s for is_read, took_s in succeeded if is_read == wanted))
             for wanted in (True, False)
         )
         why = next((each.failed for each in ended if each.failed), "")

@@ -3,7 +3,6 @@
 Each cell of Table I follows from figures by a criterion in this module.
 """
 
-import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -78,19 +77,6 @@ class Cell(Struct, frozen=True):
 
     word: str
     figures: str = ""
-
-
-def latency(took_s: Sequence[float]) -> LoadLatency | None:
-    """Return the latencies of operations, or `None` without operations."""
-    if not took_s:
-        return None
-    ordered = sorted(took_s)
-    return LoadLatency(
-        len(ordered),
-        ordered[len(ordered) // 2],
-        ordered[len(ordered) * 99 // 100],
-        statistics.mean(ordered),
-    )
 
 
 def append(path: Path, measurement: Measurement) -> None:

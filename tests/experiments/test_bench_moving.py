@@ -9,9 +9,8 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.reconfig.reconfigure import reconfigure
 from ares.registers.operations import read, write
 from experiments.bench.moving import main
-from experiments.bench.moving_figures import Latency, LatencyPair, curve, latency
+from experiments.bench.moving_figures import Latency, LatencyPair, latency
 from experiments.bench.moving_load import Trace, WatchedOperation, watched
-from experiments.bench.moving_mover import MoveRecord
 from tests.protocol.protocol_world import ProtocolWorld, servers
 
 OLD, NEW = Configuration.abd(servers(0, 1, 2)), Configuration.abd(servers(3, 4, 5))
@@ -53,9 +52,6 @@ def test_latencies_and_pauses_are_those_of_their_windows():
     assert found.slowest_ms == pytest.approx(10)
     assert found.pause_ms == pytest.approx(202, abs=1)
     assert latency(operations, [(2.0, 3.0)]) == Latency(0, 0.0, 0.0, 0.0, 1000.0, 0.0)
-    points = curve(operations, MoveRecord(0.5, 0.7, [], 0, 0, 0, 0.0), 0.0, 1.0)
-    assert len(points) == 9
-    assert points[0].at_s < 0 < points[-1].at_s
 
 
 @pytest.mark.parametrize(("p99_ms", "met"), [(2.0, True), (2.1, False)])

@@ -23,8 +23,7 @@ from ares.results.load_points import (
     read_points,
 )
 from experiments.bench.closed_loop import Arrivals, ClosedLoop, LoopWork, OpenLoop, Record
-from experiments.bench.generator import bucket
-from experiments.bench.load import MeasuredWorkload, within_s
+from experiments.bench.load import MeasuredWorkload
 from experiments.bench.measured_points import (
     goes_on,
     longest_pause_s,
@@ -33,12 +32,19 @@ from experiments.bench.measured_points import (
     under_fault,
     write_load,
 )
+from experiments.bench.patterns import Even
 from experiments.bench.store_clients import Coroutines
 from experiments.bench.values import Values
 from experiments.bench.workload import Workload
+from experiments.histogram import counted, latency_of, within_s
 from experiments.rounds.load_faults import judge_load
 from experiments.rounds.scenario import LoadSeries, Parameters
 from tests.results import operation_logs
+
+
+def evenly(read_share: float) -> Even:
+    return Even(read_share, random.Random(1), 1)
+
 
 BEGAN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
@@ -101,7 +107,7 @@ async def test_an_open_loop_counts_from_when_an_operation_was_due():
     """
     record, store, begin_s = Record(), Slow(0.02), time.perf_counter()
     arrivals = Arrivals(100.0, begin_s, begin_s + 0.5, 3)
-    work = LoopWork(1.0, ["k"], Values(16, 1), record, end_s=begin_s + 0.5, written=0)
+    work = LoopWork(evenly(1.0), ["k"], Values(16), record, end_s=begin_s + 0.5, written=0)
     loop = OpenLoop(arrivals, 1, work)
     await Coroutines(store, (), store.close).run([loop])
     waits = [began_s - due_s for due_s, began_s, _, _ in record.operations]
@@ -116,7 +122,9 @@ async def test_an_open_loop_counts_from_when_an_operation_was_due():
 
 async def test_a_closed_loop_ends_with_its_operations():
     record, store, begin_s = Record(), Slow(0.0), time.perf_counter()
-    work = LoopWork(0.5, ["k"], Values(16, 1), record, begin_s + 30.0, begin_s, most=7, written=0)
+    work = LoopWork(
+        evenly(0.5), ["k"], Values(16), record, begin_s + 30.0, begin_s, most=7, written=0
+    )
     await Coroutines(store, (), store.close).run([ClosedLoop(1, work)])
     assert len(record.operations) == 7
     assert all(due_s == began_s for due_s, began_s, _, _ in record.operations)
@@ -124,7 +132,7 @@ async def test_a_closed_loop_ends_with_its_operations():
 
 async def test_a_read_that_finds_nothing_where_a_value_was_is_wrong():
     record, store = Record(), Slow(0.0)
-    work = LoopWork(1.0, ["k"], Values(16, 1), record, time.perf_counter() + 30.0, most=1)
+    work = LoopWork(evenly(1.0), ["k"], Values(16), record, time.perf_counter() + 30.0, most=1)
     await Coroutines(store, (), store.close).run([ClosedLoop(1, work)])
     assert list(record.wrong) == ["a read of k returned a value that no write stored: nothing"]
 
@@ -132,9 +140,7 @@ async def test_a_read_that_finds_nothing_where_a_value_was_is_wrong():
 def test_percentiles_are_those_of_the_latencies():
     chance = random.Random(1)
     latencies = sorted(chance.lognormvariate(-5, 1) for _ in range(10_000))
-    counts: dict[int, int] = {}
-    for latency in latencies:
-        counts[bucket(latency)] = counts.get(bucket(latency), 0) + 1
+    counts = counted(latencies)
     for share in (0.5, 0.99):
         assert within_s(counts, share) == pytest.approx(
             latencies[int(share * len(latencies)) - 1], rel=0.02
@@ -155,6 +161,13 @@ def test_percentiles_are_those_of_the_latencies():
     )
     assert point.read.mean_s == pytest.approx(statistics.mean(latencies), rel=0.01)
     assert point.curve == pytest.approx([1e4] * 10, rel=0.02)
+
+
+def test_a_histogram_without_operations_has_no_latency():
+    assert latency_of(counted([])) is None
+    found = latency_of(counted([0.1] * 98 + [0.3, 0.2]))
+    assert found is not None
+    assert (found.p50_s, found.p99_s) == pytest.approx((0.1, 0.2), rel=0.01)
 
 
 def bad_run(**changes: object) -> LoadPoint:

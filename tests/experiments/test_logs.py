@@ -14,7 +14,7 @@ from experiments.bench.store_clients import Coroutines
 from experiments.local_cluster import local_cluster
 from experiments.logs.log_figures import opened, pids_of, states_asked
 from experiments.logs.log_load_plan import LOG_EXTENTS, LogLoadRun, runs
-from experiments.logs.log_work import JointClients, LogLoop, LogWork, OurLog, go_through, latency
+from experiments.logs.log_work import JointClients, LogLoop, LogWork, OurLog, go_through
 from experiments.logs.nats_client import NatsConnection, NatsError
 from experiments.verdicts.rows import read_rows
 from tests.results.operation_logs import imported, write
@@ -71,12 +71,6 @@ def test_a_loop_ends_after_so_many_operations_or_at_its_time():
     loop.ask()
     loop.failed("why")
     assert (failed.troubles["why"], failed.appends) == (1, [])
-
-
-def test_latencies_are_of_what_was_done():
-    assert latency([]) is None
-    found = latency([0.3, 0.1, 0.2])
-    assert (found.count, found.p50_s, found.p99_s) == (3, 0.2, 0.3)
 
 
 @pytest.mark.parametrize(

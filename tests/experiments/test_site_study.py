@@ -18,7 +18,11 @@ from ares.model.errors import BadInput
 from ares.platform.interpreter import python
 from ares.testing import namespaces
 from experiments import ENVIRONMENT
-from experiments.sites import ares_store, disturbances, fog_plan, outcome, ycsb
+from experiments.bench import patterns
+from experiments.bench.patterns import YCSB_MIXES, Mix, ScrambledZipfian, Zipfian, fnv
+from experiments.bench.workload import RECORD_BYTES
+from experiments.histogram import counted, latency_of
+from experiments.sites import ares_store, disturbances, fog_plan, outcome
 from experiments.sites.__main__ import SITE_PARTS
 from experiments.sites.access_times import measure_local, measure_remote
 from experiments.sites.fog_network import FogNetwork, bed, obstacle
@@ -30,15 +34,7 @@ from experiments.sites.site_store import NotDeployed, OperationFailed, site_of
 from experiments.sites.site_users import user
 from experiments.sites.store_table import SITE_STORES, chosen, module_of
 from experiments.sites.user_worker import UserWorker
-from experiments.sites.ycsb import (
-    RECORD_BYTES,
-    YCSB_MIXES,
-    Mix,
-    ScrambledZipfian,
-    Zipfian,
-    fnv,
-    operations,
-)
+from experiments.sites.ycsb import operations
 from experiments.verdicts.rows import read_rows
 
 COUNT = 20_000
@@ -64,11 +60,11 @@ def test_the_hash_is_that_of_ycsb():
 def test_zipfian_numbers_come_in_proportion_to_a_power_of_their_rank(random_of_seed):
     zipfian = Zipfian(1000, random_of_seed)
     drawn = Counter(zipfian.below(1000) for _ in range(COUNT))
-    zeta = sum((rank + 1) ** -ycsb.ZIPFIAN for rank in range(1000))
+    zeta = sum((rank + 1) ** -patterns.ZIPFIAN for rank in range(1000))
     for rank in (0, 1):
-        assert drawn[rank] / COUNT == pytest.approx((rank + 1) ** -ycsb.ZIPFIAN / zeta, rel=0.1)
+        assert drawn[rank] / COUNT == pytest.approx((rank + 1) ** -patterns.ZIPFIAN / zeta, rel=0.1)
     assert sum(drawn[rank] for rank in range(10)) / COUNT == pytest.approx(
-        sum((rank + 1) ** -ycsb.ZIPFIAN for rank in range(10)) / zeta, rel=0.1
+        sum((rank + 1) ** -patterns.ZIPFIAN for rank in range(10)) / zeta, rel=0.1
     )
     assert set(drawn) <= set(range(1000))
     assert len(drawn) > 500
@@ -80,7 +76,7 @@ def test_a_zipfian_that_grows_is_one_of_the_larger_count(random_of_seed):
     drawn = Counter(grown.below(1000) for _ in range(COUNT))
     assert max(drawn) > 100
     assert drawn[0] / COUNT == pytest.approx(
-        1 / sum((rank + 1) ** -ycsb.ZIPFIAN for rank in range(1000)), rel=0.1
+        1 / sum((rank + 1) ** -patterns.ZIPFIAN for rank in range(1000)), rel=0.1
     )
 
 
@@ -119,15 +115,14 @@ def test_a_workload_has_its_shares_and_asks_for_what_is_there(name):
 
 
 def test_the_workloads_are_those_of_the_plan_and_their_parts_are_one():
-    assert tuple(YCSB_MIXES) == fog_plan.YCSB_WORKLOADS
     for mix in YCSB_MIXES.values():
         assert mix.read + mix.update + mix.insert + mix.scan + mix.modify == 1
 
 
 def test_lengths_of_scans_are_uniform():
     lengths = [len(each.names) for each in operations(Mix(scan=1.0), "a", 10**6, COUNT, 3)]
-    assert (min(lengths), max(lengths)) == (1, ycsb.SCAN_MAX)
-    assert sum(lengths) / COUNT == pytest.approx((1 + ycsb.SCAN_MAX) / 2, rel=0.02)
+    assert (min(lengths), max(lengths)) == (1, patterns.SCAN_MAX)
+    assert sum(lengths) / COUNT == pytest.approx((1 + patterns.SCAN_MAX) / 2, rel=0.02)
 
 
 def test_the_newest_records_are_read_most():
@@ -328,12 +323,6 @@ def test_a_cell_is_as_good_as_the_worst_measurement_and_one_site_counts_for_none
     assert list(cells) == ["ares x1", "ipfs"]
 
 
-def test_a_latency_is_of_what_took_so_long():
-    found = outcome.latency([0.1] * 98 + [0.3, 0.2])
-    assert (found.count, found.p50_s, found.p99_s, round(found.mean_s, 6)) == (100, 0.1, 0.3, 0.103)
-    assert outcome.latency([]) is None
-
-
 def test_table_one_says_its_criteria():
     text = table_text([measured("cut", CUT)])
     assert any(
@@ -351,8 +340,8 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
         "local",
         work,
         {"write_all_s": 2.5, "failed": 0.0},
-        outcome.latency([0.2, 0.1]),
-        outcome.latency([0.3]),
+        latency_of(counted([0.2, 0.1])),
+        latency_of(counted([0.3])),
     )
     other = structs.replace(one, sites=1, figures={"write_all_s": 2.0, "failed": 0.0})
     for each in (one, other):
