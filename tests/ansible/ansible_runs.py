@@ -133,15 +133,15 @@ class Played:
         return self
 
 
-async def play(name: str, inventory: Path, *words: str) -> Played:
-    """Run a playbook of the checkout to its end."""
+async def play(name: str, inventory: Path, *words: str, playbooks: Path = PLAYBOOKS) -> Played:
+    """Run a playbook of the checkout, or of a copy, to its end."""
     command = [
         str(PROGRAMS / "ansible-playbook"),
         "-i",
         str(inventory),
         "--forks",
         "8",
-        str(PLAYBOOKS / f"{name}.yml"),
+        str(playbooks / f"{name}.yml"),
         *words,
     ]
     place = inventory.parent

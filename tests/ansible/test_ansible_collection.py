@@ -117,7 +117,7 @@ def test_every_variable_of_a_role_is_described(role):
 
 @pytest.mark.parametrize("role", ROLES)
 def test_variables_that_a_role_uses_have_a_value(role):
-    """A variable with the name of a role in front is a default, registered, or set as a fact.
+    """A variable with the name of a role in front is a default, registered, of a loop, or a fact.
 
     A misspelt name would stay unnoticed until a host needs it.
     """
@@ -133,7 +133,9 @@ def test_variables_that_a_role_uses_have_a_value(role):
     known = {
         name for path in home.glob("[dv]*/main.yml") for name in yaml.safe_load(path.read_text())
     }
-    known |= set(re.findall(rf"(?:register: |^ +)({role}_\w+)(?:$|:)", text, re.MULTILINE))
+    known |= set(
+        re.findall(rf"(?:register: |loop_var: |^ +)({role}_\w+)(?:$|:)", text, re.MULTILINE)
+    )
     given = {
         "common": {"common_process", "common_peer", "common_peer_packages", "common_ask_only"}
     }.get(role, set())
