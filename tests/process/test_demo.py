@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ares.cli.demo import demo_story
-from ares.cli.demo.demo_story import DemoTraffic, count_in, value_of
+from ares.cli.demo.demo_traffic import DemoTraffic, count_in, value_of
 from ares.cli.main import run
 from ares.model.errors import Unavailable
 from ares.platform.environment import TRANSPORT_VARIABLE
@@ -40,42 +40,42 @@ def test_the_whole_story(tmp_path: Path) -> None:
         env=environment,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
-    assert all(step["ok"] for step in told["steps"])
-    assert told["steps"][0]["transport"] == os.environ.get(TRANSPORT_VARIABLE, "native")
-    assert (told["ok"], told["failures"]) == (True, 0)
-    moves = [step for step in told["steps"] if "moved" in step]
+    report = json.loads(done.stdout)
+    assert all(step["ok"] for step in report["steps"])
+    assert report["steps"][0]["transport"] == os.environ.get(TRANSPORT_VARIABLE, "native")
+    assert (report["ok"], report["failures"]) == (True, 0)
+    moves = [step for step in report["steps"] if "moved" in step]
     assert [move["configuration"].split(";")[0] for move in moves] == [
         "EC n=4 k=2 delta=8 on s1,s2,s3,s4",
         "ABD n=3 on s2,s3,s4",
     ]
     assert all(move["moved"] >= demo_story.SMALL_OBJECTS for move in moves)
     leader = moves[1]["killed"]
-    assert told["crashes_survived"] == ["s0", leader, demo_story.EVERYBODY]
+    assert report["crashes_survived"] == ["s0", leader, demo_story.EVERYBODY]
     [back] = [
         step
-        for step in told["steps"]
+        for step in report["steps"]
         if "objects" in step and step["step"].startswith("start s0 again")
     ]
     assert back["objects"] >= demo_story.SMALL_OBJECTS
     [everybody] = [
-        step for step in told["steps"] if step["step"].startswith("kill -9 every server")
+        step for step in report["steps"] if step["step"].startswith("kill -9 every server")
     ]
     assert len(everybody["killed"]) == 8
     assert moves[1]["leader"] != leader
     assert moves[1]["leader_term"] > moves[1]["term"]
-    assert told["operations"] == sum(
-        phase[kind]["count"] for phase in told["phases"] for kind in ("reads", "writes")
+    assert report["operations"] == sum(
+        phase[kind]["count"] for phase in report["phases"] for kind in ("reads", "writes")
     )
-    assert all(phase["reads"]["count"] and phase["writes"]["count"] for phase in told["phases"])
+    assert all(phase["reads"]["count"] and phase["writes"]["count"] for phase in report["phases"])
     assert list(work.iterdir()) == []
-    assert told["trace"] == str(cache / "demo.spans")
+    assert report["trace"] == str(cache / "demo.spans")
     shown = subprocess.run(
-        python("-m", "ares", "trace", told["trace"]), capture_output=True, text=True, check=True
+        python("-m", "ares", "trace", report["trace"]), capture_output=True, text=True, check=True
     ).stdout
     assert shown.startswith("read ")
     assert "made the quorum of" in shown
-    assert not any(runs(pid) for pid in told["steps"][0]["pids"].values())
+    assert not any(runs(pid) for pid in report["steps"][0]["pids"].values())
 
 
 @pytest.mark.slow
@@ -108,12 +108,12 @@ def test_a_step_that_fails_fails_the_demo(
     """Negative control: digests that cannot be equal."""
     monkeypatch.setattr(demo_story, "_digest", lambda value: str(id(value)) + os.urandom(8).hex())
     assert run(["demo", "--mib", "1", "--dir", str(tmp_path), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert not told["ok"]
-    assert "files/random" in told["error"]
-    assert [step["ok"] for step in told["steps"]] == [True, True, True, False, True]
+    report = json.loads(capsys.readouterr().out)
+    assert not report["ok"]
+    assert "files/random" in report["error"]
+    assert [step["ok"] for step in report["steps"]] == [True, True, True, False, True]
     assert list(tmp_path.iterdir()) == []
-    assert not any(runs(pid) for pid in told["steps"][0]["pids"].values())
+    assert not any(runs(pid) for pid in report["steps"][0]["pids"].values())
 
 
 class Memory:

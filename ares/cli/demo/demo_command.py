@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from ares.cli.demo.demo_story import DemoStory, Narrator
+    from ares.cli.demo.demo_story import DemoStory
+    from ares.cli.demo.narrator import Narrator
     from ares.cli.local.supervisor import Supervisor
     from ares.cluster.settings import Settings
     from ares.cluster.tables import TransportName
@@ -55,7 +56,8 @@ def demo(
     """
     from rich.console import Console
 
-    from ares.cli.demo.demo_story import DemoStory, Narrator
+    from ares.cli.demo.demo_story import DemoStory
+    from ares.cli.demo.narrator import Narrator
     from ares.platform.loop import run
 
     if directory is not None and not directory.is_dir():

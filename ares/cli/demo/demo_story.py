@@ -1,26 +1,19 @@
-"""The demo's story, step by step, with narration and traffic.
+"""The demo's story, step by step.
 
 The story uses the Python API against real processes that really die.
 """
 
 import asyncio
 import hashlib
-import itertools
 import os
-import shlex
-import sys
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from rich.console import Console
-from rich.markup import escape
-from rich.status import Status
-from rich.table import Table
-
+from ares.cli.demo.demo_traffic import DemoTraffic
+from ares.cli.demo.narrator import DemoStep, Narrator
 from ares.cli.local.cluster_commands import START_TIMEOUT_S
 from ares.cli.local.supervisor import Supervisor, members_of
 from ares.cli.terminal import size
@@ -42,245 +35,6 @@ from ares.tracing.export import to_file
 from ares.tracing.spans import Span
 from ares.tracing.tracer import Tracer
 from ares.tracing.tree import Tree
-
-# -- narration -------------------------------------------------------------------------------------
-
-DEMO_REFRESH_S = 0.1
-
-
-class DemoStep(Struct):
-    """A step under way. ``note``: text for a person. ``data``: the same for programs."""
-
-    note: str = ""
-    data: dict[str, Any] = {}
-
-
-class Narrator:
-    """The narration of the story, on ``console``, which may be quiet.
-
-    ``steps`` holds the told steps.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.steps: list[dict[str, Any]] = []
-        self._marks = ("✓", "✗") if console.encoding.startswith("utf") else ("ok", "FAILED")
-        self._title = ""
-        self._live: Status | None = None
-
-    @contextmanager
-    def step(self, title: str) -> Iterator[DemoStep]:
-        """Tell of a step and its end."""
-        step, begin = DemoStep(), time.perf_counter()
-        number = len(self.steps) + 1
-        ok = False
-        self._title = title
-        self._live = self.console.status(title)
-        try:
-            with self._live:
-                yield step
-            ok = True
-        finally:
-            self._live = None
-            ms = round(1000 * (time.perf_counter() - begin))
-            self.steps.append({"step": title, "ok": ok, "ms": ms} | step.data)
-            mark = f"[bold green]{self._marks[0]}[/]" if ok else f"[bold red]{self._marks[1]}[/]"
-            self.console.print(
-                f"{mark} [bold]{number:2}  {title}[/]  [cyan]{ms} ms[/]", soft_wrap=True
-            )
-            for line in step.note.splitlines():
-                self.console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
-
-    async def follow(self, line: Callable[[], str]) -> None:
-        """Update the live line of the present step, until cancelled."""
-        while True:
-            if self._live is not None:
-                self._live.update(f"{self._title}\n      {line()}")
-            await asyncio.sleep(DEMO_REFRESH_S)
-
-    def close(self, summary: dict[str, Any]) -> None:
-        """Print operations and latencies by phase, and the result."""
-        table = Table(
-            title="The reader and the writer that never paused",
-            title_justify="left",
-            title_style="bold",
-        )
-        table.add_column("while")
-        for name in ("reads", "p50 ms", "p99 ms", "writes", "p50 ms", "p99 ms"):
-            table.add_column(name, justify="right")
-        for phase in summary["phases"]:
-            cells = [cell for kind in ("reads", "writes") for cell in _cells(phase[kind])]
-            table.add_row(phase["phase"], *cells)
-        self.console.print()
-        self.console.print(table)
-        lines = {
-            "operations": (
-                f"{summary['operations']} reads and writes, {summary['failures']} of them failed "
-                "or wrong"
-            ),
-            "digests": (
-                f"{summary['objects_compared']} objects read and compared by SHA-256, all equal"
-            ),
-            "bytes": size(summary["bytes"]),
-            "crashes": f"kill -9 of {' and of '.join(summary['crashes_survived'])}: survived",
-            "in all": f"{summary['seconds']} s; nothing is left running",
-        }
-        if summary["trace"]:
-            command = sys.argv[0] if sys.argv[0].endswith("ares-cli") else "ares-cli"
-            lines["next"] = (
-                "where the time of the last read went:  "
-                f"{shlex.join([command, 'trace', summary['trace']])}"
-            )
-        for name, text in lines.items():
-            self.console.print(f"[bold]{name:12}[/]{text}", soft_wrap=True)
-
-
-def _cells(latencies: dict[str, Any]) -> list[str]:
-    if not latencies["count"]:
-        return ["0", "", ""]
-    return [str(latencies["count"]), f"{latencies['p50_ms']:.2f}", f"{latencies['p99_ms']:.2f}"]
-
-
-# -- traffic ---------------------------------------------------------------------------------------
-
-DEMO_KEYS = 8
-DEMO_VALUE_BYTES = 1024
-
-
-class DemoOperation(Struct, frozen=True, gc=False):
-    """An operation: ``kind`` is read or write."""
-
-    phase: str
-    kind: str
-    seconds: float
-
-
-def value_of(key: str, count: int) -> bytes:
-    """Return the value that the ``count``-th write of ``key`` stores."""
-    head = f"{key} {count} ".encode()
-    return head + hashlib.shake_128(head).digest(DEMO_VALUE_BYTES - len(head))
-
-
-def count_in(key: str, value: bytes) -> int | None:
-    """Return the number of the write of ``key`` that stored ``value``; ``None`` if unknown."""
-    words = value.split(b" ", 2)
-    if len(words) != 3 or not words[1].isdigit() or value != value_of(key, int(words[1])):
-        return None
-    return int(words[1])
-
-
-class DemoTraffic:
-    """A reader and a writer that never pause, each a separate client, and their results.
-
-    Every value names the object and the number of the write, and all bytes follow from both. Hence
-    each bad read is noticed: a torn read, a read of another object, and a read older than a write
-    or a read that had returned when the read began. ``phase`` names the present part of the story;
-    set it at will. ``failures``: failed or wrong operations, in words.
-    """
-
-    def __init__(self) -> None:
-        self.phase = "before"
-        self.samples: list[DemoOperation] = []
-        self.failures: list[str] = []
-        self.bytes = 0
-        self._keys = [f"traffic/{number}" for number in range(DEMO_KEYS)]
-        self._begun = dict.fromkeys(self._keys, 0)
-        self._done = dict.fromkeys(self._keys, 0)
-        self._seen = dict.fromkeys(self._keys, 0)
-        self._going = False
-        self._tasks: list[asyncio.Task[None]] = []
-
-    @property
-    def expected(self) -> dict[str, bytes]:
-        """Return the value of each object after the traffic has stopped without failures."""
-        return {key: value_of(key, count) for key, count in self._done.items()}
-
-    def line(self) -> str:
-        """Return a line about the progress, for a person."""
-        return f"{len(self.samples)} reads and writes, {len(self.failures)} failed or wrong"
-
-    async def start(self, writer: ObjectStore, reader: ObjectStore) -> None:
-        """Write every object once, and go on until :meth:`stop`."""
-        for key in self._keys:
-            await self._write(writer, key)
-        self._going = True
-        self._tasks = [
-            asyncio.create_task(self._keep(self._write, writer)),
-            asyncio.create_task(self._keep(self._read, reader)),
-        ]
-
-    async def stop(self) -> None:
-        """Let the operations under way end, begin no more, and raise the error of a broken loop."""
-        self._going = False
-        await asyncio.gather(*self._tasks)
-
-    def summary(self, phase: str) -> dict[str, Any]:
-        """Return counts, and latencies in ms, of the operations that began in ``phase``."""
-        of = {
-            kind: [
-                sample.seconds
-                for sample in self.samples
-                if (sample.phase, sample.kind) == (phase, kind)
-            ]
-            for kind in ("read", "write")
-        }
-        return {"phase": phase, "reads": _latencies(of["read"]), "writes": _latencies(of["write"])}
-
-    async def _keep(self, operation: Any, store: ObjectStore) -> None:
-        for key in itertools.cycle(self._keys):
-            if not self._going:
-                return
-            await operation(store, key)
-
-    async def _write(self, store: ObjectStore, key: str) -> None:
-        count = self._begun[key] = self._begun[key] + 1
-        if await self._timed("write", store.write(key, value_of(key, count))) is not None:
-            self._done[key] = count
-            self.bytes += DEMO_VALUE_BYTES
-
-    async def _read(self, store: ObjectStore, key: str) -> None:
-        least = max(self._done[key], self._seen[key])
-        value = await self._timed("read", store.read(key))
-        if value is None:
-            return
-        self.bytes += len(value)
-        count = count_in(key, value)
-        if count is None:
-            self.failures.append(
-                f"a read of {key} returned {len(value)} bytes that no write stored"
-            )
-        elif not least <= count <= self._begun[key]:
-            self.failures.append(
-                f"a read of {key} returned its write {count}, not one from {least} to "
-                f"{self._begun[key]}"
-            )
-        else:
-            self._seen[key] = count
-
-    async def _timed(self, kind: str, operation: Awaitable[Any]) -> Any:
-        """Return the result of an operation, or ``None`` after a failure."""
-        phase, begin = self.phase, time.perf_counter()
-        try:
-            result = await operation
-        except AresError as error:
-            self.failures.append(f"a {kind} failed: {error}")
-            return None
-        self.samples.append(DemoOperation(phase, kind, time.perf_counter() - begin))
-        return result
-
-
-def _latencies(seconds: list[float]) -> dict[str, Any]:
-    if not seconds:
-        return {"count": 0}
-    ordered = sorted(seconds)
-    percentiles = {
-        f"p{percent}_ms": round(1000 * ordered[len(ordered) * percent // 100], 2)
-        for percent in (50, 99)
-    }
-    return {"count": len(ordered)} | percentiles | {"max_ms": round(1000 * ordered[-1], 2)}
-
-
-# -- the story -------------------------------------------------------------------------------------
 
 DEMO_DOMAIN = "demo"
 DEMO_FILE = "film"
@@ -305,7 +59,7 @@ class DemoStory:
     """The story, while the processes run. ``mib``: the size of the generated file."""
 
     def __init__(self, narrator: Narrator, mib: int) -> None:
-        self._tell = narrator
+        self._narrator = narrator
         self._mib = mib
         self._file_bytes = max(mib, DEMO_FILE_MIB_MIN) * 2**20
         self._content = b""
@@ -318,7 +72,7 @@ class DemoStory:
         self.trace: Path | None = None
 
     async def run(self, settings: Settings, supervisor: Supervisor) -> None:
-        """Tell the whole story, of the processes that ``supervisor`` started.
+        """Narrate the whole story, with the processes started by ``supervisor``.
 
         Raises :class:`AresError` at the first failed step.
         """
@@ -334,7 +88,7 @@ class DemoStory:
             await self._read_files(store, "read all values back and compare SHA-256")
             await self._edit_file(manager)
             await self._edit_together(second, third)
-            following = asyncio.create_task(self._tell.follow(self.traffic.line))
+            following = asyncio.create_task(self._narrator.follow(self.traffic.line))
             try:
                 await self._begin_traffic(
                     await second.domain(DEMO_DOMAIN), await third.domain(DEMO_DOMAIN)
@@ -605,7 +359,7 @@ class DemoStory:
 
         ``phase``: the phase of the traffic that begins with the step.
         """
-        with self._tell.step(title) as step:
+        with self._narrator.step(title) as step:
             if phase:
                 self._phase(phase)
             yield step
