@@ -239,7 +239,7 @@ class _Patrol:
         self._manager = manager = tools.lookout.manager
         self._book, self._sites = tools.lookout.book, tools.lookout.sites
         self._settings = settings = tools.settings
-        self._told = NO_COUNTS
+        self._inherited = NO_COUNTS
         self._loop = asyncio.get_running_loop()
         self._gap_s = settings.every_s + 3 * DESCRIBE_S
         self._confirm_s = CONFIRMING_LOOKS * settings.every_s
@@ -287,8 +287,8 @@ class _Patrol:
         members = self._members()
         known = {server.id: server for server in members} | dict(self._book)
         answers = await self._lookout.look(known.values(), known.values())
-        self._told = self._notebook.counts(self._gap_s, self._settings.after_s)
-        self._watch.look(self._loop.time(), answers, members, self._told)
+        self._inherited = self._notebook.counts(self._gap_s, self._settings.after_s)
+        self._watch.look(self._loop.time(), answers, members, self._inherited)
         self._hand_over(members)
         self._bulletin.counted.absent = sum(not self._watch.is_here(server) for server in members)
 
@@ -402,9 +402,13 @@ class _Patrol:
         await asyncio.gather(*map(ask, sorted(names)))
         now = self._loop.time()
         pending = [active[-1].id for active in self._domains.values() if len(active) > 1]
-        told_s_max = max(self._settings.after_s - self._confirm_s, 0.0)
-        told_s = {id: min(self._told.pending.get(id, 0.0), told_s_max) for id in pending}
-        self._pending_since = {id: self._pending_since.get(id, now - told_s[id]) for id in pending}
+        inherited_s_max = max(self._settings.after_s - self._confirm_s, 0.0)
+        inherited_s = {
+            id: min(self._inherited.pending.get(id, 0.0), inherited_s_max) for id in pending
+        }
+        self._pending_since = {
+            id: self._pending_since.get(id, now - inherited_s[id]) for id in pending
+        }
 
     async def _see_to(self, domain: DomainName, decided: asyncio.Event) -> None:
         """Repair a domain; set ``decided`` as soon as its servers are chosen."""
