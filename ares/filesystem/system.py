@@ -1,416 +1,40 @@
-"""The file system for fsspec; ares/filesystem/__init__.py has the guarantees of each call.
-
-A file's name is its path, and a directory is a common prefix of file names.
-"""
+"""The file system for fsspec; ares/filesystem/__init__.py has the guarantees of each call."""
 
 import asyncio
 import contextlib
 import errno
-import functools
-import io
 import os
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop, sync, sync_wrapper
+from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop, sync_wrapper
 from fsspec.callbacks import DEFAULT_CALLBACK
-from fsspec.spec import AbstractBufferedFile
-from msgspec import structs
-from msgspec.msgpack import encode
 
-from ares.client.connect import connect, settings_of
-from ares.client.domain import checked_timeout
-from ares.client.file import File, FileWriter
-from ares.client.manager import Manager
-from ares.client.store import ObjectStore
-from ares.cluster.settings import Settings
-from ares.fragment.divide import digest
-from ares.fragment.read import FileState
-from ares.fragment.report import WriteReport
-from ares.model.errors import (
-    AresError,
-    BadInput,
-    ConsensusUnavailable,
-    DomainNotFound,
-    FileChanged,
-    ObjectNotFound,
-    Unavailable,
+from ares.client.file import File
+from ares.filesystem.cluster_connection import ClusterConnection
+from ares.filesystem.file_entries import (
+    below,
+    canonical,
+    directories,
+    directory_entry,
+    file_entry,
+    within,
 )
-from ares.model.tag import TAG_ZERO
-from ares.model.units import MIB
-from ares.platform.environment import CLUSTER_VARIABLE
+from ares.filesystem.open_file import (
+    AresFile,
+    Pieces,
+    once,
+    pieces_of_local,
+    pieces_of_snapshot,
+    replace,
+)
+from ares.filesystem.os_errors import as_local_error, with_os_errors
+from ares.model.errors import BadInput, FileChanged, ObjectNotFound
 
 READ_RETRIES_MAX = 20
-PUT_RETRIES_MAX = 20
-
-# -- the way to a cluster, and the errors that programs expect of a file system -------------------
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-_left_open: list[Manager] = []
-"""Connections of event loops that ended first.
-
-If they were collected, ZeroMQ would wait for ever for sockets collected with them.
-"""
-
-
-class ClusterConnection:
-    """The connection to a cluster.
-
-    ``domain``: the domain of the files; None: each file is a domain of its own. ``create``: make
-    that domain if it is missing.
-    """
-
-    def __init__(
-        self, cluster: str | Path | None, domain: str | None, create: bool, timeout_s: float | None
-    ) -> None:
-        if timeout_s is not None:
-            checked_timeout(timeout_s)
-        self._cluster = cluster
-        self._domain = domain
-        self._create = create
-        self._timeout_s = timeout_s
-        self._manager: Manager | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = 0
-
-    async def file(self, name: str) -> File:
-        """Return the file, atomic if it is made here. Raises :class:`DomainNotFound`."""
-        if self._domain is None:
-            return (await self._connected()).file(name, atomic=True)
-        return ObjectStore.file(await self._store(self._domain), name, atomic=True)
-
-    async def names(self, prefix: str) -> Sequence[str]:
-        """Return the files whose names start with ``prefix`` and are possible paths, in order."""
-        if self._domain is None:
-            found = await (await self._connected()).files(prefix)
-        else:
-            found = await ObjectStore.files(await self._store(self._domain), prefix)
-        return [name for name in found if "" not in name.split("/")]
-
-    async def close(self) -> None:
-        """Close the open connection; the next operation connects again."""
-        manager, self._manager = self._manager, None
-        if manager is not None:
-            await manager.close()
-
-    def close_soon(self) -> None:
-        """Run ``close`` from any thread and without waiting.
-
-        A connection of a parent process or of an ended event loop stays open.
-        """
-        manager, loop, self._manager = self._manager, self._loop, None
-        if manager is None or loop is None:
-            return
-        if self._pid == os.getpid() and loop.is_running():
-            asyncio.run_coroutine_threadsafe(manager.close(), loop)
-        else:
-            _left_open.append(manager)
-
-    async def _connected(self) -> Manager:
-        loop = asyncio.get_running_loop()
-        if self._manager is None or self._loop is not loop:
-            self.close_soon()
-            self._manager, self._loop, self._pid = (
-                await connect(self._settings()),
-                loop,
-                os.getpid(),
-            )
-        return self._manager
-
-    async def _store(self, domain: str) -> ObjectStore:
-        manager = await self._connected()
-        try:
-            return await manager.domain(domain)
-        except DomainNotFound:
-            if not self._create:
-                raise
-        store, _ = await manager.create_domain(domain)
-        return store
-
-    def _settings(self) -> Settings:
-        cluster = self._cluster or os.environ.get(CLUSTER_VARIABLE)
-        if not cluster:
-            raise BadInput(
-                f"which cluster? Give the storage option cluster=FILE or set {CLUSTER_VARIABLE}"
-            )
-        settings = settings_of(cluster)
-        if self._timeout_s is None:
-            return settings
-        return structs.replace(
-            settings, client=structs.replace(settings.client, timeout_s=self._timeout_s)
-        )
-
-
-ERROR_NUMBERS: dict[type[AresError], int] = {
-    ObjectNotFound: errno.ENOENT,
-    DomainNotFound: errno.ENOENT,
-    FileChanged: errno.ESTALE,
-    Unavailable: errno.EHOSTUNREACH,
-    ConsensusUnavailable: errno.EHOSTUNREACH,
-    AresError: errno.EIO,
-}
-"""Error numbers, the first matching class wins.
-
-ETIMEDOUT is not used: fsspec takes a TimeoutError for its own, and drops the text.
-"""
-
-
-def as_os_error(error: AresError) -> Exception:
-    """Return the error for a program that uses files.
-
-    This is an OSError of the class for its number, or the ValueError in a BadInput.
-    """
-    if isinstance(error, BadInput):
-        return error
-    return OSError(
-        next(number for kind, number in ERROR_NUMBERS.items() if isinstance(error, kind)),
-        str(error),
-    )
-
-
-def as_local_error(error: BadInput) -> Exception:
-    """Return the OSError behind an error about a local file."""
-    return (
-        OSError(error.__cause__.errno, str(error))
-        if isinstance(error.__cause__, OSError)
-        else error
-    )
-
-
-def with_os_errors(
-    method: Callable[Parameters, Awaitable[Result]],
-) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
-    """Return the method with its errors translated."""
-
-    @functools.wraps(method)
-    async def translated(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-        try:
-            return await method(*arguments, **named)
-        except AresError as error:
-            raise as_os_error(error) from error
-
-    return translated
-
-
-# -- open files, and whole puts from any source of content -----------------------------------------
-
-OPEN_MODES = ("rb", "wb", "ab", "xb")
-
-UPLOAD_BYTES = 4 * MIB
-DOWNLOAD_BYTES = 16 * MIB
-"""Bytes read at a time: from a local file; from the cluster, with many blocks side by side."""
-
-Pieces = AsyncGenerator[bytes, None]
-
-
-def file_entry(path: str, state: FileState) -> dict[str, Any]:
-    """Return fsspec's entry for a file.
-
-    ``mtime`` and ``created`` in seconds since the epoch; ``version`` changes with every change of
-    the content.
-    """
-    genesis = state.genesis
-    version = str(state.tag)
-    if not genesis.atomic:  # the blocks of such a file change without its genesis block
-        version += f"-{digest(encode([(part.id, part.tag) for part in state.parts])).hex()}"
-    times = {"created": float(genesis.modified_s), "mtime": float(genesis.modified_s)}
-    return {
-        "name": path,
-        "size": state.length,
-        "type": "file",
-        "atomic": genesis.atomic,
-        "version": version,
-        **times,
-    }
-
-
-def directory_entry(path: str) -> dict[str, Any]:
-    """Return fsspec's entry for a directory, which has only a name."""
-    return {"name": path, "size": 0, "type": "directory"}
-
-
-class AresFile(AbstractBufferedFile):
-    """An open file: ``rb`` reads the file as of its opening; the other modes write.
-
-    ``snapshot``: the state to read. Writes are invisible before ``close``. Leaving a ``with`` block
-    by an exception discards the writes.
-    """
-
-    def __init__(
-        self,
-        fs: Any,
-        connection: ClusterConnection,
-        path: str,
-        mode: str,
-        *,
-        snapshot: FileState | None = None,
-        **options: Any,
-    ) -> None:
-        if mode not in OPEN_MODES:
-            raise io.UnsupportedOperation(
-                f"mode {mode!r} is not supported, only {', '.join(OPEN_MODES)}: a file is read, or "
-                "replaced as a whole"
-            )
-        written = 0
-        if mode == "rb":
-            self._file, self._state = sync(fs.loop, _pinned, connection, path, snapshot)
-            self._details = file_entry(path, self._state)
-            options["size"] = self._state.length
-        else:
-            self._writer, written = sync(fs.loop, with_os_errors(writer_of), connection, path, mode)
-        super().__init__(fs, path, mode, **options)
-        self.loc = written
-
-    def _wait(self, method: Any, *arguments: Any) -> Any:
-        return sync(self.fs.loop, with_os_errors(method), *arguments)
-
-    def _fetch_range(self, start: int, end: int) -> bytes:
-        fetched: bytes = self._wait(self._file.read_range, self._state, start, end)
-        return fetched
-
-    def _upload_chunk(self, final: bool = False) -> None:
-        self._wait(self._writer.write, self.buffer.getvalue())
-        if final and self.autocommit:
-            self.commit()
-
-    def commit(self) -> None:
-        """Publish the written content; a transaction may end before the file is closed."""
-        if not self.forced:
-            self.flush(force=True)
-        report: WriteReport = self._wait(self._writer.close)
-        if report.conflicts:
-            raise exists(self.path) if self.mode == "xb" else stale(self.path, report)
-
-    def discard(self) -> None:
-        """Drop the written content."""
-        self.closed = True
-        sync(self.fs.loop, self._writer.abort)
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and self.writable():
-            self.discard()
-        else:
-            self.close()
-
-    def __reduce__(self) -> Any:
-        """Let a reader continue in another process with the same content."""
-        if self.mode != "rb":
-            return super().__reduce__()
-        return _reopened, (
-            self.fs,
-            self.path,
-            self.blocksize,
-            self.cache.name if self.cache else "none",
-            self._state,
-            self.loc,
-        )
-
-
-def _reopened(
-    fs: Any, path: str, block_size: int, cache_type: str, snapshot: FileState, loc: int
-) -> Any:
-    file = fs.open(path, "rb", block_size=block_size, cache_type=cache_type, snapshot=snapshot)
-    file.seek(loc)
-    return file
-
-
-@with_os_errors
-async def _pinned(
-    connection: ClusterConnection, path: str, snapshot: FileState | None
-) -> tuple[File, FileState]:
-    file = await connection.file(path)
-    return file, snapshot or await file.snapshot()
-
-
-async def once(value: bytes) -> Pieces:
-    """Yield the value in a single piece."""
-    yield value
-
-
-async def pieces_of_local(path: str, callback: Any) -> Pieces:
-    """Yield the pieces of a local file; ``callback`` is fsspec's, for progress."""
-    with await asyncio.to_thread(open, path, "rb") as file:
-        callback.set_size(await asyncio.to_thread(file.seek, 0, 2))
-        file.seek(0)
-        while piece := await asyncio.to_thread(file.read, UPLOAD_BYTES):
-            yield piece
-            callback.absolute_update(file.tell())
-
-
-async def pieces_of_snapshot(file: File, state: FileState) -> Pieces:
-    """Yield the pieces of a file as of ``state``. Raises :class:`ares.FileChanged`."""
-    for start in range(0, state.length, DOWNLOAD_BYTES):
-        yield await file.read_range(state, start, start + DOWNLOAD_BYTES)
-
-
-async def replace(
-    connection: ClusterConnection, path: str, pieces: Callable[[], Pieces], exclusive: bool
-) -> None:
-    """Put the file; after a concurrent deletion, begin again with the first of ``pieces``.
-
-    ``exclusive``: only if the file is absent. Raises :class:`FileExistsError`.
-    """
-    for _ in range(PUT_RETRIES_MAX):
-        writer, _ = await writer_of(connection, path, "xb" if exclusive else "wb")
-        async with writer, aclosing(pieces()) as source:
-            async for piece in source:
-                await writer.write(piece)
-        report = await writer.close()
-        if not report.conflicts:
-            return
-        if exclusive:
-            raise exists(path)
-    raise stale(path, report)
-
-
-async def writer_of(connection: ClusterConnection, path: str, mode: str) -> tuple[FileWriter, int]:
-    """Return a writer for the file, with the length of its initial content.
-
-    Mode wb replaces any content, xb an absent file only, ab continues the present content. Present
-    blocks do not travel back. Raises :class:`FileExistsError`.
-    """
-    file = await connection.file(path)
-    writer = file.writer(mine=mode == "wb")
-    if mode == "xb" and (await writer.begin()).tag != TAG_ZERO:
-        raise exists(path)
-    if mode != "ab":
-        return writer, 0
-    try:
-        state = await file.snapshot()
-    except ObjectNotFound:
-        await writer.begin()
-        return writer, 0
-    try:
-        async with aclosing(pieces_of_snapshot(file, state)) as source:
-            async for piece in source:
-                await writer.write(piece)
-    except BaseException:
-        await writer.abort()
-        raise
-    return writer, state.length
-
-
-def exists(path: str) -> FileExistsError:
-    """Return the error for a file made before by another client."""
-    return FileExistsError(errno.EEXIST, "it exists already, and nothing was changed", path)
-
-
-def stale(path: str, report: WriteReport) -> OSError:
-    """Return the error for an unpublished put."""
-    return OSError(
-        errno.ESTALE,
-        f"{report.conflicts[0].why}; none of the written bytes are stored, write them again",
-        path,
-    )
-
-
-# -- the file system -------------------------------------------------------------------------------
 
 
 class AresFileSystem(AsyncFileSystem):
@@ -464,8 +88,7 @@ class AresFileSystem(AsyncFileSystem):
         """Close the connection; a later use connects again."""
         await self._connection.close()
 
-    # -- information
-    # -----------------------------------------------------------------------------------
+    # -- information -------------------------------------------------------------------------------
 
     @with_os_errors
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -706,34 +329,3 @@ class AresFileSystem(AsyncFileSystem):
             cache_options=cache_options,
             **options,
         )
-
-
-# -- names -----------------------------------------------------------------------------------------
-
-
-def canonical(path: str) -> str:
-    """Return the name for ``path``: without empty segments, "" for the root."""
-    return "/".join(segment for segment in path.split("/") if segment)
-
-
-def below(directory: str) -> str:
-    """Return the prefix of all names in ``directory``."""
-    return f"{directory}/" if directory else ""
-
-
-def within(names: Iterable[str], directory: str, depth: int | None) -> list[str]:
-    """Return the ``names`` in ``directory`` at most ``depth`` levels down, in order.
-
-    Depth 1: directly in the directory.
-    """
-    start = len(below(directory))
-    return sorted(name for name in names if depth is None or name.count("/", start) < depth)
-
-
-def directories(names: Iterable[str], directory: str, depth: int | None) -> list[str]:
-    """Return the directories on the way to ``names``, at most ``depth`` levels down, in order."""
-    start, found = len(below(directory)), set()
-    for name in names:
-        parents = name[start:].split("/")[:-1][:depth]
-        found |= {name[:start] + "/".join(parents[:level]) for level in range(1, len(parents) + 1)}
-    return sorted(found)

@@ -9,7 +9,7 @@ import pytest
 
 from ares.cluster.new_cluster import InitPlan, create
 from ares.filesystem import AresFileSystem
-from ares.filesystem.system import as_os_error
+from ares.filesystem.os_errors import as_os_error
 from ares.model.errors import (
     AresError,
     BadBlock,

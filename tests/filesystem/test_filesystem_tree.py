@@ -9,7 +9,7 @@ import pytest
 from fsspec.callbacks import Callback
 
 from ares.filesystem import AresFileSystem
-from ares.filesystem.system import canonical, directories, within
+from ares.filesystem.file_entries import canonical, directories, within
 
 NAMES = ["a", "d/b", "d/c", "d/e/f", "d/e/g/h"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from ares.client.connect import connect
 from ares.filesystem import AresFileSystem
-from ares.filesystem.system import Pieces, replace
+from ares.filesystem.open_file import Pieces, replace
 from ares.model.units import MIB
 
 from .conftest import DOMAIN
