@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ares.cli.local.cluster_commands import Dap
+from ares.cli.local.init_command import Dap
 from ares.cli.observe.domain_survey import domain_names, is_of_file
 from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import printable, progress_bar, size

@@ -20,7 +20,6 @@ import typer
 
 from ares.cli import (
     domain_commands,
-    file_commands,
     history_command,
     keys_commands,
     log_commands,
@@ -30,8 +29,9 @@ from ares.cli import (
     upkeep_commands,
 )
 from ares.cli.demo import demo_command
+from ares.cli.files import file_commands
 from ares.cli.help_page import WIDTH_MAX, GroupPage
-from ares.cli.local import cluster_commands, process_commands
+from ares.cli.local import init_command, process_commands, up_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.observe import results_commands, top_command, trace_commands
 from ares.cli.options import (
@@ -130,9 +130,9 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         "log stat": (log_commands.stat, "events", ALL_OPTIONS),
     },
     "Cluster": {
-        "init": (cluster_commands.init, "./cluster --servers 5 --dap ec --k 3", _ONLY_JSON),
-        "up": (cluster_commands.up, "./cluster --detach", ("json", "timeout_s")),
-        "down": (cluster_commands.down, "./cluster", _ONLY_JSON),
+        "init": (init_command.init, "./cluster --servers 5 --dap ec --k 3", _ONLY_JSON),
+        "up": (up_commands.up, "./cluster --detach", ("json", "timeout_s")),
+        "down": (up_commands.down, "./cluster", _ONLY_JSON),
         "prepare": (process_commands.prepare, "/etc/ares/cluster.toml s1", _ONLY_JSON),
         "server": (process_commands.server, "./cluster/cluster.toml --id s0", ()),
         "consensus": (process_commands.consensus, "./cluster/cluster.toml --id r0", ()),

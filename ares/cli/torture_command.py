@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ares.cli.local.cluster_commands import Durability, Transport
+from ares.cli.local.init_command import Durability, Transport
 from ares.cli.options import SharedOptions
 from ares.cli.terminal import STATUS_INTERRUPTED
 

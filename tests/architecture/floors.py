@@ -574,7 +574,7 @@ ONE_HOME = {
     },
     "rpartition": {
         "ares.cluster.addresses": "the parts of an address",
-        "ares.cli.local.cluster_commands": "a site with its number of servers",
+        "ares.cli.local.init_command": "a site with its number of servers",
     },
 }
 """Methods with a single home: the permitted modules, by prefix, and the method's task."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ares.cli import main
-from ares.cli.file_commands import Transfer
+from ares.cli.files.file_commands import Transfer
 from ares.fragment.read import FileProgress
 from ares.platform.interpreter import python
 

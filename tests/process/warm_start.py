@@ -26,9 +26,10 @@ from tests import ports
 _PRELOADED = [
     "ares.client.connect",
     "ares.cli.main",
-    "ares.cli.local.cluster_commands",
+    "ares.cli.local.init_command",
     "ares.cli.local.process_commands",
     "ares.cli.local.supervisor",
+    "ares.cli.local.up_commands",
     "ares.cluster.new_cluster",
     "typer._adapters",
     "uvloop",

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.file_commands import parse_sizes, save
+from ares.cli.files.file_access import parse_sizes
+from ares.cli.files.put_report import save_both_sides
 from ares.cli.local_files import write_output
 from ares.cli.terminal import parse_seconds, parse_size
 from ares.fragment.divide import Sizes
@@ -85,7 +86,7 @@ def test_block_sizes_follow_the_average() -> None:
 def saved(directory: Path, name: str, *conflicts: Conflict) -> dict[str, bytes]:
     content = directory.with_name("content")
     content.write_bytes(b"0123456789")
-    paths = save(conflicts, directory, name, content)
+    paths = save_both_sides(conflicts, directory, name, content)
     assert sorted(paths) == sorted(map(str, directory.iterdir()))
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import structs
 
-from ares.cli.local.cluster_commands import START_TIMEOUT_S, Transport
+from ares.cli.local.init_command import Transport
+from ares.cli.local.up_commands import START_TIMEOUT_S
 from ares.cli.options import SharedOptions
 from ares.model.errors import AresError, BadInput
 

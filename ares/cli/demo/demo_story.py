@@ -14,8 +14,8 @@ from typing import Any
 
 from ares.cli.demo.demo_traffic import DemoTraffic
 from ares.cli.demo.narrator import DemoStep, Narrator
-from ares.cli.local.cluster_commands import START_TIMEOUT_S
 from ares.cli.local.supervisor import Supervisor, members_of
+from ares.cli.local.up_commands import START_TIMEOUT_S
 from ares.cli.terminal import size
 from ares.client.connect import PendingConnection, connect
 from ares.client.local_copy import cache_directory
