@@ -10,7 +10,8 @@ use crate::client::locked;
 use crate::constants::*;
 use crate::requests::{Asked, Request, divided, parse_batch};
 use crate::table::{
-    Commit, Entry, Found, Home, Kept, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual,
+    Commit, Entry, Found, Home, Kept, Known, List, Looked, Unusual, python_tag, record_trimmed,
+    usual,
 };
 use crate::wire::{
     Element, Tag, put_array, put_binary, put_boolean, put_nil, put_signed, put_tag, put_text,
@@ -460,7 +461,7 @@ impl<'py> Turn<'_, 'py> {
         if self.journaled {
             home.account(lost.place, -(PUT_BYTES + characters + lost_size));
             if is_trimmed {
-                tell_trimmed(home, &list.versions, characters, lost.place, before)?;
+                record_trimmed(home, &list.versions, characters, lost.place, before)?;
             }
         }
         Ok(())
@@ -482,7 +483,7 @@ impl<'py> Turn<'_, 'py> {
         list.trim(&python_tag(self.py, tag)?)?;
         if self.journaled {
             let (home, place) = (&mut self.homes[found.home], self.place);
-            tell_trimmed(home, &list.versions, found.characters as i64, place, before)?;
+            record_trimmed(home, &list.versions, found.characters as i64, place, before)?;
             put_array(&mut self.facts, 4);
             put_unsigned(&mut self.facts, TAGS_TRIMMED);
             put_binary(&mut self.facts, request.configuration);

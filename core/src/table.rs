@@ -52,7 +52,7 @@ pub struct Known {
     pub index: i64,
     pub k: i64,
     pub capacity: usize,
-    told: Mutex<Option<(Py<PyAny>, Bytes)>>,
+    encoded: Mutex<Option<(Py<PyAny>, Bytes)>>,
 }
 
 impl Known {
@@ -67,7 +67,7 @@ impl Known {
             capacity: hosting.getattr("capacity")?.extract()?,
             k: hosting.getattr("configuration")?.getattr("k")?.extract()?,
             hosting: hosting.unbind(),
-            told: Mutex::default(),
+            encoded: Mutex::default(),
         })
     }
 
@@ -79,16 +79,16 @@ impl Known {
             return Ok(None);
         }
         usual(!successor.getattr(intern!(py, "finalized"))?.is_truthy()?)?;
-        let told = locked(&self.told)
+        let encoded = locked(&self.encoded)
             .as_ref()
             .filter(|(known, _)| known.is(&successor))
             .map(|(_, bytes)| bytes.clone());
-        if told.is_some() {
-            return Ok(told);
+        if encoded.is_some() {
+            return Ok(encoded);
         }
         let bytes: Bytes =
             Arc::new(ENCODE.import(py, DOOR, "encode")?.call1((&successor,))?.extract()?);
-        *locked(&self.told) = Some((successor.unbind(), bytes.clone()));
+        *locked(&self.encoded) = Some((successor.unbind(), bytes.clone()));
         Ok(Some(bytes))
     }
 }
@@ -120,8 +120,8 @@ impl<'py> Home<'py> {
     ) -> Looked<Self> {
         let hosting = known.hosting.bind(py);
         let order_known = hosting.getattr(intern!(py, "order_known"))?.is_truthy()?;
-        let told = known.successor(py)?;
-        let successor = told
+        let successor = known
+            .successor(py)?
             .map(|bytes| {
                 Looked::Ok((bytes, hosting.getattr(intern!(py, "following"))?.cast_into()?))
             })
@@ -380,7 +380,7 @@ impl<'py> List<'py> {
 }
 
 /// `ConfigurationUsage.record_trimmed`
-pub fn tell_trimmed(
+pub fn record_trimmed(
     home: &mut Home,
     versions: &Bound<PyAny>,
     characters: i64,
