@@ -279,8 +279,8 @@ class LogPatrol:
         each.inspected_at = self._loop.time()
         async with self._turn:
             try:
-                sealed = await each.store.operate(
-                    lambda operations: operations.inspect(), "inspection", LOG_ASK_S
+                sealed = await each.store.run_step(
+                    lambda reconfiguration: reconfiguration.inspect(), "inspection", LOG_ASK_S
                 )
             except AresError:
                 return
@@ -370,8 +370,10 @@ class LogPatrol:
         )
         try:
             async with self._turn:
-                replaced = each.store.operate(
-                    lambda operations: operations.replace_chain(verdict.last, verdict.wished),
+                replaced = each.store.run_step(
+                    lambda reconfiguration: reconfiguration.replace_chain(
+                        verdict.last, verdict.wished
+                    ),
                     "repair",
                     ACT_S,
                 )
@@ -403,8 +405,8 @@ class LogPatrol:
 
     async def _finish(self, name: DomainName, each: _WatchedLog, target: Configuration) -> None:
         try:
-            await each.store.operate(
-                lambda operations: operations.finish_move(target), "repair", ACT_S
+            await each.store.run_step(
+                lambda reconfiguration: reconfiguration.finish_move(target), "repair", ACT_S
             )
         except AresError as error:
             self._failed(name, each, error, FinishMove)

@@ -41,7 +41,7 @@ from ares.reconfig.locating import LOCATE_S, locate
 from ares.reconfig.reconfigure import agree
 from ares.reconfig.view import Switches, View
 from ares.registers.survey import describe_servers
-from ares.sharedlog.log_operations import check_chain
+from ares.sharedlog.log_reconfiguration import check_chain
 from ares.sharedlog.log_session import LogSession
 from ares.tracing.tracer import Tracer
 

@@ -30,7 +30,8 @@ from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.sharedlog.appending import Appender, Done, Flight
 from ares.sharedlog.entries import check_batch
-from ares.sharedlog.log_operations import FOLLOW_S, Follower, LogOperations, check_position
+from ares.sharedlog.log_operations import FOLLOW_S, Follower, check_position
+from ares.sharedlog.log_reconfiguration import LogReconfiguration
 from ares.sharedlog.log_session import LogSession
 from ares.sharedlog.quick_reads import ReadOptions
 
@@ -305,22 +306,22 @@ class Log(Domain):
             )
         wished = await self._identify(configuration)
         chain = await self._run(
-            self._session.operations.reconfigure(wished),
+            self._session.reconfiguration.reconfigure(wished),
             f"reconfiguration of {self.name!r}",
             progress,
             timeout_s,
         )
         return ReconfigurationResult(chain, True, 0, 0, 0, [])
 
-    async def operate(
+    async def run_step(
         self,
-        make: Callable[[LogOperations], Operation[Result]],
+        make: Callable[[LogReconfiguration], Operation[Result]],
         what: str,
         timeout_s: float | None = None,
     ) -> Result:
-        """Run an operation on this client's view of the log; ``timeout_s`` bounds a standstill."""
+        """Run a step of a reconfiguration by this client; ``timeout_s`` bounds a standstill."""
         return await self._run(
-            make(self._session.operations), f"{what} of {self.name!r}", None, timeout_s
+            make(self._session.reconfiguration), f"{what} of {self.name!r}", None, timeout_s
         )
 
     def _started(

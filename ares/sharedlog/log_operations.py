@@ -1,26 +1,23 @@
-"""The operations of a client on a log besides append: tail, read, follow, trim, reconfigure.
+"""The operations of a client on a log's entries besides append: tail, read, follow, trim.
 
-See docs/log.md, Read to Reconfiguration.
+See docs/log.md, Read and Trim.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ares.engine.effects import Announce, Gather, Operation, Pause, Report
-from ares.engine.phases import READ_OBJECT, RECONFIGURE, phase
-from ares.model.configuration import Configuration, Status, Successor, latest
+from ares.engine.effects import Gather, Operation, Pause
+from ares.engine.phases import READ_OBJECT, phase
+from ares.model.configuration import Configuration, Successor, latest
 from ares.model.errors import (
     BadInput,
-    ConfigurationRefused,
-    ConsensusUnavailable,
     LogSealed,
     NotWritten,
     Superseded,
     Trimmed,
     Unavailable,
-    Uncertain,
 )
-from ares.model.identity import NO_DOMAIN, ServerId
+from ares.model.identity import ServerId
 from ares.model.log_messages import (
     FOLLOW_S_MAX,
     LOG_PIECE_BYTES,
@@ -29,17 +26,10 @@ from ares.model.log_messages import (
     Look,
     LookDone,
     ReadLog,
-    Seal,
-    SealDone,
-    Stand,
-    Stood,
     Trim,
     TrimDone,
 )
-from ares.model.messages import Describe, Description
 from ares.model.numbers import POSITION_MAX, is_whole, shown_number
-from ares.reconfig.mover import Progress
-from ares.reconfig.reconfigure import agree, announce_successor, gc_config, mark_finalized
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
 
@@ -50,27 +40,9 @@ CHAIN_RETRY_S = 0.02
 LOOK_PATIENCE_S = 0.1
 """Time that a look waits for more answers than a majority, if the majority settles nothing."""
 
-SEAL_PATIENCE_S = 0.05
-"""Time that a seal waits for more answers than a majority.
-
-The more nodes are sealed, the fewer appends have to be sent again.
-"""
-
 FOLLOW_S = 2.0
 EMPTY_MAX = 3
 """Empty answers of a server before a follower asks another server."""
-
-INSPECT_PATIENCE_S = 0.3
-"""Time that an inspection waits for nodes beyond a majority."""
-
-FULL_DISK = (
-    "its disk is full, and entries have to pass it: give it space, or `ares-cli reconfig` without "
-    "it"
-)
-
-STAND_AGAIN_S = 0.1
-PREPARE_S = 3.0
-"""Time for the servers of a new chain to say that they are up, before a node is sealed."""
 
 
 class Evidence(NamedTuple):
@@ -97,16 +69,8 @@ def evidence(chain: Configuration, looks: Iterable[LookDone]) -> Evidence | None
     )
 
 
-def decided_end(lengths: Sequence[int], quorum: int) -> int:
-    """Return `end`: the smallest length in a majority of sealed nodes.
-
-    Of several majorities, the majority with the largest result counts.
-    """
-    return sorted(lengths, reverse=True)[quorum - 1]
-
-
 class LogOperations:
-    """Operations on a log. ``view``: the client's knowledge of the log's chains.
+    """Operations on a log's entries. ``view``: the client's knowledge of the log's chains.
 
     ``turn`` selects the server asked first, which spreads clients over the nodes.
     """
@@ -129,7 +93,7 @@ class LogOperations:
             found = yield from self._look()
             if found is not None and found.length <= found.committed:
                 return found.committed
-            yield from self._pause()
+            yield from self.pause()
 
     def _look(self) -> Operation[Evidence | None]:
         """Look once at the last chain known, and enter the successors named by the nodes."""
@@ -157,11 +121,11 @@ class LogOperations:
             self._raise_known_reason(error)
             raise
         found = evidence(chain, answers.values())
-        yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
+        yield from self.learn(chain, latest([seen.successor for seen in answers.values()]))
         self._sealed = chain if found is None and self.view.sequence.last_known == chain else None
         return found
 
-    def _pause(self) -> Operation[None]:
+    def pause(self) -> Operation[None]:
         """Wait before another look.
 
         From the seal until a successor is known, negative answers wait.
@@ -183,7 +147,7 @@ class LogOperations:
         if self._missing:
             raise Unavailable(1, 0, dict(self._missing), error.story) from error
 
-    def _learn(self, chain: Configuration, successor: Successor | None) -> Operation[None]:
+    def learn(self, chain: Configuration, successor: Successor | None) -> Operation[None]:
         """Enter a successor when a majority of ``chain`` knows the successor (R3)."""
         if successor is not None:
             yield from find_next_config(self.view, chain, successor)
@@ -248,7 +212,7 @@ class LogOperations:
                     raise NotWritten(
                         first, found.committed if found is not None else reply.committed
                     )
-                yield from self._pause()
+                yield from self.pause()
             elif tries % 4 == 0:
                 yield Pause(CHAIN_RETRY_S)
 
@@ -303,10 +267,10 @@ class LogOperations:
                 self._raise_known_reason(error)
                 raise
             self._missing |= error.missing
-            yield from self._pause()
+            yield from self.pause()
             return None
         self._missing.pop(server, None)
-        yield from self._learn(chain, answers[server].successor)
+        yield from self.learn(chain, answers[server].successor)
         return answers[server]
 
     # -- trim --------------------------------------------------------------------------------------
@@ -335,230 +299,7 @@ class LogOperations:
                     )
             elif reply.successor is None:
                 yield from self._look()
-                yield from self._pause()
-
-    # -- reconfigure -------------------------------------------------------------------------------
-
-    @phase(RECONFIGURE)
-    def reconfigure(self, wished: Configuration) -> Operation[Configuration]:
-        """Replace the last chain: seal, decide the next chain, point to it, and finalize it.
-
-        The next chain is finalized when all of its nodes have all entries (docs/log.md,
-        Reconfiguration).
-
-        Returns the decided chain of the wished servers. If consensus decided the proposal of
-        another client, the operation tries for the chain after the decided chain: the decided chain
-        may name a dead server and never be finalized. A pending chain with the wished servers, left
-        by another client, is finished.
-        """
-        check_chain(wished)
-        view = self.view
-        yield Report(Progress("read-config"))
-        yield from read_config(view)
-        target = view.sequence.last_known
-        if target == view.sequence.last_finalized:
-            target = yield from self._replace(wished)
-        while target.servers != wished.servers:
-            target = yield from self._replace(wished)
-        try:
-            yield from self.finish_move(target)
-        except Uncertain as error:
-            error.may_have_taken_effect = True
-            error.advice = (
-                f"chain {target.index} is decided: nothing is lost, appends go to "
-                f"{', '.join(target.server_ids)} and wait while one of them does not answer; older "
-                "entries still move there: reconfigure again to see the end"
-            )
-            raise
-        return target
-
-    def inspect(self) -> Operation[bool]:
-        """Learn of later chains, and return whether appends stand still.
-
-        Appends stand still if a node of the last chain is sealed and no node names a successor.
-        """
-        chain = self.view.sequence.last_known
-        try:
-            answers = yield Gather(
-                chain,
-                Look,
-                "inspect",
-                settled=lambda _: False,
-                patience_s=lambda *_: INSPECT_PATIENCE_S,
-                arguments=(chain.id,),
-                reply=LookDone,
-            )
-        except Superseded as superseded:
-            detour(self.view, superseded)
-            return False
-        yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
-        return self.view.sequence.last_known == chain and any(
-            seen.sealed for seen in answers.values()
-        )
-
-    def full_servers(self) -> Operation[dict[ServerId, str]]:
-        """Return the servers of the last chain with full disks: the head does not name them."""
-        roster = self.view.sequence.last_known.at(NO_DOMAIN, 0)
-        try:
-            answers = yield Gather(
-                roster,
-                Describe,
-                "whose disk is full",
-                needed=1,
-                settled=lambda _: False,
-                patience_s=lambda *_: INSPECT_PATIENCE_S,
-                arguments=(True,),
-                reply=Description,
-            )
-        except Unavailable:
-            return {}
-        return {server: FULL_DISK for server, described in answers.items() if _is_full(described)}
-
-    def replace_chain(
-        self, last: Configuration, wished: Configuration
-    ) -> Operation[Configuration | None]:
-        """Return the chain after ``last``, or None if ``last`` is no longer the last chain.
-
-        Appends go to the new chain; older entries have not moved yet. In the case of None the log
-        stays as it is: a change made by another client is never undone. Raises the errors of
-        :meth:`reconfigure`.
-        """
-        yield from read_config(self.view)
-        return (yield from self._replace(wished)) if self.view.sequence.last_known == last else None
-
-    def finish_move(self, target: Configuration) -> Operation[None]:
-        """Make sure that ``target``, a decided chain, is finalized."""
-        yield from announce_successor(self.view, target)
-        yield from self._finalize(target)
-
-    def _replace(self, wished: Configuration) -> Operation[Configuration]:
-        """Return the chain after the last chain known.
-
-        A majority of the last chain knows the returned chain.
-        """
-        yield from self._prepare(wished)
-        try:
-            target = yield from self._decide(wished)
-        except Superseded as superseded:
-            return detour(self.view, superseded)
-        yield from announce_successor(self.view, target)
-        return target
-
-    def _prepare(self, wished: Configuration) -> Operation[None]:
-        """Check that consensus and every server of the new chain answer.
-
-        The check comes first because a seal cannot be undone.
-        """
-        yield Report(Progress("prepare"))
-        why = "it does not answer"
-        try:
-            heard: bool = yield Announce(self.view.sequence.last_finalized, must=True)
-        except ConsensusUnavailable as error:
-            heard, why = False, error.why
-        if not heard:
-            raise ConsensusUnavailable(f"{why}, so the log was not sealed")
-        roster = wished.at(NO_DOMAIN, 0)
-        answers = yield Gather(
-            roster,
-            Describe,
-            "are you up",
-            needed=roster.n,
-            give_up_s=PREPARE_S,
-            arguments=(True,),
-            reply=Description,
-        )
-        wrong = [
-            server.id
-            for server in wished.servers
-            if answers[server.id].identity != server.identity or _is_full(answers[server.id])
-        ]
-        if wrong:
-            raise ConfigurationRefused(
-                f"{', '.join(wrong)}: another identity, or no room; the log was not sealed, and "
-                "the chain stays as it is"
-            )
-
-    def _decide(self, wished: Configuration) -> Operation[Configuration]:
-        """Seal the last chain, and return the decided next chain.
-
-        The proposal is for the index after the sealed chain and for no other index. A successor
-        named by a node counts as decided.
-        """
-        last = self.view.sequence.last_known
-
-        def settled(answers: Any) -> bool:
-            return any(done.successor is not None for done in answers.values())
-
-        needed = self._majority(last)
-        yield Report(Progress("seal"))
-        answers = yield Gather(
-            last,
-            Seal,
-            "seal",
-            needed=needed,
-            settled=settled,
-            patience_s=lambda *_: SEAL_PATIENCE_S,
-            arguments=(last.id,),
-            reply=SealDone,
-        )
-        named = latest([done.successor for done in answers.values()])
-        if named is not None:
-            yield from self._learn(last, named)
-            return self.view.sequence.last_known
-        end = self._end_of(last, answers.values())
-        proposal = Configuration("chain", wished.servers, start=end).at(
-            last.domain, last.index + 1, last.cluster_id
-        )
-        return (yield from agree(proposal, check_chain)).configuration
-
-    def _end_of(self, chain: Configuration, answers: Iterable[SealDone]) -> int:
-        return decided_end([done.length for done in answers], self._majority(chain))
-
-    def _majority(self, chain: Configuration) -> int:
-        """Return the number of nodes to be sealed before the next chain is proposed."""
-        return chain.quorum_size
-
-    def _finalize(self, target: Configuration) -> Operation[None]:
-        """Finalize ``target`` when all nodes have all entries.
-
-        Return without an effect when a later chain is finalized.
-        """
-        sequence, before = self.view.sequence, -1
-        while sequence.last_finalized.index < target.index:
-            try:
-                answers = yield Gather(
-                    target,
-                    Stand,
-                    "wait for the move",
-                    needed=self._needed(target),
-                    give_up_s=CHAIN_ASK_S,
-                    arguments=(target.id,),
-                    reply=Stood,
-                )
-            except Superseded as superseded:
-                detour(self.view, superseded)
-                continue
-            except Unavailable as error:
-                if not error.needed:
-                    raise
-                yield from read_config(self.view)
-                yield from self._pause()  # and no progress
-                continue
-            yield from self._learn(target, latest([stood.successor for stood in answers.values()]))
-            reached = [stood.upto for stood in answers.values()]
-            yield Report(Progress("fetch", min(reached), 0, target.start))
-            if all(stood.complete for stood in list(answers.values())[: self._needed(target)]):
-                yield from announce_successor(self.view, target, Status.FINALIZED)
-                yield from mark_finalized(sequence.last_finalized)
-                yield Announce(sequence.last_finalized)
-                yield from gc_config(self.view)
-            else:
-                yield Pause(STAND_AGAIN_S, retry=sum(reached) <= before)
-            before = sum(reached)
-
-    def _needed(self, target: Configuration) -> int:
-        """Return the number of nodes that must have all entries: all nodes."""
-        return target.n
+                yield from self.pause()
 
 
 class Follower:
@@ -622,19 +363,6 @@ def check_position(position: int) -> None:
             f"a position is a whole number from 0 to {POSITION_MAX}, not "
             f"{shown_number(position)}; nothing was sent"
         )
-
-
-def check_chain(configuration: Configuration) -> None:
-    """Check for a chain. Raises :class:`ConfigurationRefused` for any other configuration."""
-    if configuration.dap != "chain":
-        raise ConfigurationRefused(
-            f"{configuration.describe()}: the configurations of a log are chains; nothing was "
-            "changed"
-        )
-
-
-def _is_full(description: Description) -> bool:
-    return description.stored is not None and description.stored.full
 
 
 assert FOLLOW_S <= FOLLOW_S_MAX

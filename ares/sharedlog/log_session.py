@@ -21,6 +21,7 @@ from ares.reconfig.traversal import find_next_config, read_config
 from ares.reconfig.view import Switches, View
 from ares.sharedlog.appending import APPEND_CALLS, Appender, Done
 from ares.sharedlog.log_operations import LogOperations
+from ares.sharedlog.log_reconfiguration import LogReconfiguration
 from ares.sharedlog.quick_reads import READ_CALLS, QuickReads
 
 CHAIN_REFRESH_S = 0.1
@@ -33,8 +34,9 @@ class LogSession:
     """The session of a client with a log. ``first``: a finalized chain of the log.
 
     ``new_client`` gives a client id that no client has. ``session``: the asks and hints that the
-    shell handles in addition to this session; operations of ``operations`` are started in
-    ``session``. ``secret``: see :class:`ares.sharedlog.appending.Appender`.
+    shell handles in addition to this session; operations of ``operations`` and steps of
+    ``reconfiguration`` are started in ``session``. ``secret``: see
+    :class:`ares.sharedlog.appending.Appender`.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class LogSession:
         self.session = Session(turn, self._earlier)
         self.view = View(new_client(), first, Switches(), self.session.readiness)
         self.operations = LogOperations(self.view, turn, reads_from_tail)
+        self.reconfiguration = LogReconfiguration(self.operations)
         self.appender = Appender(self.view.client, first, new_client, trust_s, secret)
         self.reads = QuickReads(self.operations, self.session)
         self._full: dict[ServerId, str] = {}
@@ -205,7 +208,7 @@ class LogSession:
         if heard is not None:
             yield from find_next_config(self.view, chain, heard)
         yield from read_config(self.view)
-        self._full = yield from self.operations.full_servers()
+        self._full = yield from self.reconfiguration.full_servers()
 
     def _refreshed(self, result: Any, error: BaseException | None) -> None:
         self._refreshing = False

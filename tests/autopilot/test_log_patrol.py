@@ -155,20 +155,20 @@ async def test_what_a_dead_reconfigurer_left_is_finished(cluster, left):
     await log.append(b"first")
     wished = Configuration.chain([cluster.book[name] for name in ("s3", "s4", "s5")])
 
-    def abandoned(operations):
+    def abandoned(reconfiguration):
         """Run a reconfigurer up to this step only."""
         if left == "sealed":
-            operations._end_of = lambda *_: (_ for _ in ()).throw(AresError("it died"))
+            reconfiguration._end_of = lambda *_: (_ for _ in ()).throw(AresError("it died"))
         elif left == "pending":
-            operations._finalize = lambda *_: (_ for _ in ()).throw(AresError("it died"))
-        yield from operations._prepare(wished)
-        target = yield from operations._decide(wished)
+            reconfiguration._finalize = lambda *_: (_ for _ in ()).throw(AresError("it died"))
+        yield from reconfiguration._prepare(wished)
+        target = yield from reconfiguration._decide(wished)
         if left == "pending":
-            yield from operations.finish_move(target)
+            yield from reconfiguration.finish_move(target)
 
     store = await cluster.manager().log("events")
     with contextlib.suppress(AresError):
-        await store.operate(abandoned, "half a reconfiguration")
+        await store.run_step(abandoned, "half a reconfiguration")
     async with flying(cluster, members=2) as pilots:
         assert await log.append(b"second") == 1
         chain = await becomes(log, lambda chain: chain.index > 0)

@@ -24,9 +24,9 @@ from tests.client.conftest import cluster as cluster
 from tests.sharedlog.chains import CLIENT, NAMES, Wired, call, chain
 
 
-def hold(operations, target):
+def hold(reconfiguration, target):
     """Decide and point, and leave the remaining steps to other nodes."""
-    yield from operations.replace_chain(operations.view.sequence.last_known, target)
+    yield from reconfiguration.replace_chain(reconfiguration.view.sequence.last_known, target)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_status_shows_the_chain_and_how_far_a_move_is(cluster, slow):
         "chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries from 10 to 49"
     ]
     wished = await watcher.identified(Configuration.chain(["s1", "s2", "s3"]))
-    await log.operate(lambda operations: hold(operations, wished), "half a move")
+    await log.run_step(lambda reconfiguration: hold(reconfiguration, wished), "half a move")
     assert await log.append(b"more") == 50
     [_, standing] = (await survey(watcher))[1]
     assert standing.log.lines() == [
@@ -81,12 +81,12 @@ async def test_status_says_that_a_chain_is_sealed_and_nothing_decided(cluster):
     log = await cluster.log()
     store = await cluster.manager().log("events")
 
-    def seals(operations):
-        operations._end_of = lambda *_: (_ for _ in ()).throw(AresError("it died"))
-        yield from operations._decide(operations.view.sequence.last_known)
+    def seals(reconfiguration):
+        reconfiguration._end_of = lambda *_: (_ for _ in ()).throw(AresError("it died"))
+        yield from reconfiguration._decide(reconfiguration.view.sequence.last_known)
 
     with pytest.raises(AresError, match="it died"):
-        await store.operate(seals, "half a reconfiguration")
+        await store.run_step(seals, "half a reconfiguration")
     [_, standing] = (await survey(cluster.manager()))[1]
     assert (
         "NO APPENDS: its chain is sealed, and the next chain is not decided" in standing.outlook()

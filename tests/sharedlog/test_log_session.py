@@ -8,7 +8,8 @@ from ares.model.errors import LogSealed, NotWritten, PositionTaken, Trimmed
 from ares.model.log_messages import ReadLog, Seal
 from ares.model.messages import Introduce
 from ares.model.numbers import POSITION_MAX
-from ares.sharedlog.log_operations import Follower, decided_end
+from ares.sharedlog.log_operations import Follower
+from ares.sharedlog.log_reconfiguration import decided_end
 
 from .chain_clients import C0, ClientLog
 from .chains import NAMES, call, chain
@@ -89,12 +90,11 @@ def test_a_sealed_log_says_so_at_the_deadline_and_goes_on_reading(log):
 
 
 def test_a_reconfiguration_moves_everything_and_every_operation_goes_on(log):
-    on = log.session.operations
     log.append(b"a", b"b")
     wished = chain(servers=("s3", "s4", "s5"))
     other = ClientLog(first_id=100)
     other.nodes, other.table = log.nodes, log.table
-    made = log.do(on.reconfigure(wished), timeout_s=30.0)
+    made = log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0)
     assert (made.index, made.start, made.server_ids) == (1, 2, ("s3", "s4", "s5"))
     assert all(log.nodes.nodes[name].state.base_upto == 2 for name in made.server_ids)
     assert all(
@@ -113,14 +113,15 @@ def test_a_log_is_not_sealed_when_a_server_of_the_new_chain_is_down(log):
     log.cut = ("s5",)
     with pytest.raises(ares.Unavailable):
         log.do(
-            log.session.operations.reconfigure(chain(servers=("s3", "s4", "s5"))), timeout_s=30.0
+            log.session.reconfiguration.reconfigure(chain(servers=("s3", "s4", "s5"))),
+            timeout_s=30.0,
         )
     assert log.nodes.nodes["s0"].state.segments[C0.id].live
 
 
 def test_the_next_configuration_of_a_log_is_a_chain(log):
     with pytest.raises(ares.ConfigurationRefused):
-        log.do(log.session.operations.reconfigure(Configuration.abd(["s0", "s1", "s2"])))
+        log.do(log.session.reconfiguration.reconfigure(Configuration.abd(["s0", "s1", "s2"])))
 
 
 def test_the_end_is_the_smallest_length_of_the_best_majority():

@@ -32,6 +32,7 @@ from ares.sharedlog.entries import ClientRows
 from ares.sharedlog.fetching import Fetcher
 from ares.sharedlog.log_facts import ChainPointed
 from ares.sharedlog.log_operations import Evidence, LogOperations
+from ares.sharedlog.log_reconfiguration import LogReconfiguration
 from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
 from ares.testing.sim.shared_log.log_server import unbound
@@ -52,14 +53,14 @@ def end_of_a_node_that_was_not_sealed() -> Any:
     return together(
         patch.object(LogNode, "seal", seal),
         patch.object(
-            LogOperations, "_end_of", lambda self, chain, answers: next(iter(answers)).length
+            LogReconfiguration, "_end_of", lambda self, chain, answers: next(iter(answers)).length
         ),
     )
 
 
 def end_of_less_than_a_majority() -> Any:
     """Let a single sealed node decide."""
-    return patch.object(LogOperations, "_majority", lambda self, chain: 1)
+    return patch.object(LogReconfiguration, "_majority", lambda self, chain: 1)
 
 
 def forwards_taken_after_the_seal() -> Any:
@@ -141,7 +142,7 @@ def a_later_start_taken_for_the_end() -> Any:
 
 
 def finalized_when_one_node_has_everything() -> Any:
-    return patch.object(LogOperations, "_needed", lambda self, target: 1)
+    return patch.object(LogReconfiguration, "_needed", lambda self, target: 1)
 
 
 def a_collected_node_that_forgets_its_seal() -> Any:
@@ -200,7 +201,7 @@ def evidence_of_the_tail_alone() -> Any:
             detour(self.view, superseded)
             return None
         (seen,) = answers.values()
-        yield from self._learn(chain, latest([seen.successor]))
+        yield from self.learn(chain, latest([seen.successor]))
         return (
             None
             if seen.sealed or seen.successor is not None

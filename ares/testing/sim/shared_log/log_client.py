@@ -169,7 +169,7 @@ class LogClient(SimCaller):
             case "trim":
                 return operations.trim(position)
             case "reconfigure":
-                return operations.reconfigure(chain_of(step.servers))
+                return self.session.reconfiguration.reconfigure(chain_of(step.servers))
             case _:
                 return operations.tail()
 
