@@ -1,47 +1,39 @@
-"""Processor time of a small operation, in microseconds, by layer and by process.
+"""Processor time of a small operation without I/O, in microseconds, by layer.
 
-    .venv/bin/python -m experiments.budget                # a minute
+    .venv/bin/python -m experiments.budget                # half a minute
     .venv/bin/python -m experiments.budget --dap ec
-    .venv/bin/python -m experiments.budget --durability fsync
 
-The first part has no I/O: the client's session and operations, the codec of both sides, and all
-servers' state machines run in this process. Work of the compiled core includes its codec
-(ARES_PURE=1 shows the Python path). The second part runs callers against a store that does nothing:
-their coroutines, futures and tasks, and the cost of this load itself. The third part runs a real
-cluster on this machine, with journals if asked for, and shows the total time of client and servers.
-The difference is the event loop, the transport, the kernel, caches that went cold between two
-processes, and the disk. Other work on the machine changes processor time less than rates, but does
-change both.
+The client's session and operations, the codec of both sides, and all servers' state machines run in
+this process. Work of the compiled core includes its codec (ARES_PURE=1 shows the Python path). The
+bench prints the processor time of an operation with I/O, of generators and servers:
+
+    .venv/bin/python -m experiments.bench --only ares-abd --workloads '10 B' --no-faults
+
+The difference is the load itself, the event loop, the transport, the kernel, and caches that went
+cold between two processes. Other work on the machine changes processor time less than rates, but
+does change both.
 """
 
 import argparse
-import asyncio
 import random
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-from ares.client.connect import connect
-from ares.client.store import ObjectStore
 from ares.compiled import CORE_NAME, fast_path, server_core, small_objects
 from ares.engine.session import Session
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ObjectName, ServerId
-from ares.platform.loop import run
 from ares.reconfig.view import Switches, View
 from ares.registers.operations import read, write
 from ares.replica.replica import Replica
-from experiments.bench.store_processes import cpu_s
-from experiments.local_cluster import ClusterOptions, local_cluster
 
 BUDGET_SERVERS, BUDGET_K = 5, 3
 BUDGET_OBJECTS = [ObjectName(f"key-{number:020d}") for number in range(1000)]
 BUDGET_VALUE = b"0123456789"
 BUDGET_AT_ONCE = 100
 WAVES = 60
-BUDGET_S = 3.0
 
 
 class Layers:
@@ -159,103 +151,18 @@ def layers(dap: str) -> None:
         )
 
 
-class NoStore:
-    """A store that does nothing, which leaves only the callers' own cost.
-
-    A request made in a turn of the event loop is answered in the next turn.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._waiting: list[asyncio.Future[bytes]] = []
-
-    async def read(self, key: str) -> bytes:
-        future = self._loop.create_future()
-        if not self._waiting:
-            self._loop.call_soon(self._answer)
-        self._waiting.append(future)
-        return await future
-
-    async def write(self, key: str, value: bytes) -> None:
-        await self.read(key)
-
-    def _answer(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            future.set_result(BUDGET_VALUE)
-
-
-async def loaded(store: ObjectStore | NoStore, at_once: int) -> tuple[int, float]:
-    """Load the store, half of the operations reads; return their number and their rate a second."""
-    rng, count, begin = random.Random(1), 0, time.perf_counter()
-    end = begin + BUDGET_S
-
-    async def worker() -> None:
-        nonlocal count
-        while time.perf_counter() < end:
-            object = rng.choice(BUDGET_OBJECTS)
-            if rng.random() < 0.5:
-                await store.read(object)
-            else:
-                await store.write(object, BUDGET_VALUE)
-            count += 1
-
-    await asyncio.gather(*(worker() for _ in range(at_once)))
-    return count, count / (time.perf_counter() - begin)
-
-
-async def callers(at_once: int) -> None:
-    own = time.process_time()
-    count, _ = await loaded(NoStore(), at_once)
-    print(
-        f"callers alone,    {at_once:3} at once: client "
-        f"{(time.process_time() - own) / count * 1e6:6.1f}",
-        flush=True,
-    )
-
-
-async def processes(file: Path, at_once: int) -> None:
-    pids = [
-        int(path.read_text(encoding="ascii"))
-        for path in sorted((file.parent / "run").glob("s*.pid"))
-    ]
-    async with connect(file) as store:
-        await asyncio.gather(*(store.write(object, BUDGET_VALUE) for object in BUDGET_OBJECTS))
-        own, theirs = time.process_time(), sum(map(cpu_s, pids))
-        count, rate = await loaded(store, at_once)
-        own, theirs = (
-            (time.process_time() - own) / count * 1e6,
-            (sum(map(cpu_s, pids)) - theirs) / count * 1e6,
-        )
-    costs = f"client {own:6.1f}   servers {theirs:6.1f}   in all {own + theirs:6.1f}"
-    print(f"real, half reads, {at_once:3} at once: {costs}   ({rate:,.0f} op/s)", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dap", choices=("abd", "ec"), default="abd")
-    parser.add_argument(
-        "--durability", choices=("memory", "fsync"), default="memory", help="of the real cluster"
-    )
-    arguments = parser.parse_args()
-    dap = arguments.dap
+    dap = parser.parse_args().dap
     print(f"core: {CORE_NAME}")
     print(
         f"{dap}, n={BUDGET_SERVERS}, 10-byte values, 24-byte keys; microseconds of processor for "
         f"an operation; servers: all {BUDGET_SERVERS} together"
     )
     layers(dap)
-    run(callers(BUDGET_AT_ONCE))
-    with local_cluster(
-        BUDGET_SERVERS,
-        dap,
-        BUDGET_K if dap == "ec" else None,
-        options=ClusterOptions(durability=arguments.durability),
-    ) as file:
-        for at_once in (1, 32, 100, 256):
-            run(processes(file, at_once))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,17 @@ def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
     return [first / second for first, second in zip(over, under, strict=True)]
 
 
+class Repeats(Struct, frozen=True):
+    """The repetitions of a measurement: ``rounds`` of ``seconds``, each after ``warm_s`` uncounted.
+
+    A ratio is of measurements of the same round; a figure is the median of the rounds.
+    """
+
+    rounds: int
+    seconds: float
+    warm_s: float
+
+
 class Goal(Struct, frozen=True):
     """A bound for a median: ``limit`` is the largest (``at_most``) or the smallest allowed."""
 

@@ -44,8 +44,9 @@ from experiments.bench.workload import (
     Workload,
     patterned,
 )
+from experiments.measuring import Repeats
 
-QUICK_SETTINGS = BenchSettings(rounds=2, seconds=0.8, warm_s=0.2)
+BENCH_REPEATS, QUICK_REPEATS = Repeats(3, 2.0, 0.5), Repeats(2, 0.8, 0.2)
 FAULTED_PEERS = ("ares-abd", "ares-ec", "ares-abd-fsync", "redis-wait", "etcd")
 FAULTED_QUICK = ("ares-abd",)
 
@@ -166,12 +167,12 @@ def measure(
     missing: dict[str, str],
 ) -> BenchReport:
     """Run all measurements, and print each line at once."""
-    settings = QUICK_SETTINGS if given.quick else BenchSettings()
-    settings = msgspec.structs.replace(
-        settings,
-        processes=given.processes,
-        rounds=given.rounds or settings.rounds,
-        seconds=given.seconds or settings.seconds,
+    repeats = QUICK_REPEATS if given.quick else BENCH_REPEATS
+    settings = BenchSettings(
+        given.rounds or repeats.rounds,
+        given.seconds or repeats.seconds,
+        repeats.warm_s,
+        given.processes,
     )
     where = machine()
     made = turns(peers, workloads, settings, lambda line: print(line, flush=True), missing)

@@ -15,23 +15,17 @@ from experiments.bench.load import Generators, LoadExtent, MeasuredWorkload, gen
 from experiments.bench.peers import Peer, RunningStore
 from experiments.bench.store_processes import BenchError, resident_bytes
 from experiments.bench.workload import FAULTED, Workload
+from experiments.measuring import Repeats
 
 ReportLine = Callable[[str], None]
 FAILURES = (BenchError, subprocess.CalledProcessError)
 """Errors of a store after which the measurement of the remaining stores continues."""
 
 
-class BenchSettings(Struct, frozen=True):
-    """The settings of a bench.
+class BenchSettings(Repeats, frozen=True):
+    """The settings of a bench: its repetitions, and the number of processes that make the load."""
 
-    Each measurement has ``seconds`` after ``warm_s`` of uncounted load; ``processes`` make the
-    load.
-    """
-
-    rounds: int = 3
-    seconds: float = 2.0
-    warm_s: float = 0.5
-    processes: int = 2
+    processes: int
 
 
 class BenchTurn(Struct):

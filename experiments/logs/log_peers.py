@@ -5,6 +5,7 @@ WAIT for a replica; replicas acknowledge data in memory. NATS JetStream: a strea
 synced for every message. Kafka: a topic of three replicas, flushed for every message.
 """
 
+import math
 import tempfile
 import time
 from collections import defaultdict
@@ -28,7 +29,7 @@ from experiments.logs.kafka import kafka_clients
 from experiments.logs.log_figures import opened, pids_of
 from experiments.logs.log_work import LogWork, OurLog, go_through
 from experiments.logs.nats_client import nats_clients
-from experiments.measuring import Table, ratios
+from experiments.measuring import Repeats, Table, ratios
 
 OURS = "shared log"
 PEERS: dict[Durability, tuple[str, ...]] = {
@@ -36,8 +37,7 @@ PEERS: dict[Durability, tuple[str, ...]] = {
     "memory": (OURS, "redis-stream"),
 }
 PEER_IN_FLIGHT = (1, 100)
-PEER_S = {"quick": 1.0, "paper": 5.0}
-PEER_ROUNDS = {"quick": 3, "paper": 5}
+PEER_REPEATS = {"quick": Repeats(3, 1.0, 0.3), "paper": Repeats(5, 5.0, 0.3)}
 COUNT_MAX = 60_000
 PEER_ENTRY = bytes(256)
 _PEER_PROGRAMS = {"nats": nats, "kafka": kafka}
@@ -68,27 +68,26 @@ def measure_peers(table: Table, scale: str) -> None:
                 except ProgramNotStarted as error:
                     table.note(f"without {name}: {error}")
             for in_flight in PEER_IN_FLIGHT:
-                run(_measured(table, stores, in_flight, PEER_S[scale], PEER_ROUNDS[scale]))
+                run(_measured(table, stores, in_flight, PEER_REPEATS[scale]))
 
 
 async def _measured(
-    table: Table, stores: dict[str, Server], in_flight: int, seconds: float, rounds: int
+    table: Table, stores: dict[str, Server], in_flight: int, repeats: Repeats
 ) -> None:
     rates, delays = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     async with AsyncExitStack() as closing:
-        for number in range(rounds + 1):
+        for number in range(repeats.rounds + 1):
+            seconds = repeats.seconds if number else repeats.warm_s
             for name, (store, servers) in stores.items():
-                work = LogWork(
-                    PEER_ENTRY, COUNT_MAX, time.perf_counter() + (seconds if number else 0.3)
-                )
+                work = LogWork(PEER_ENTRY, COUNT_MAX, math.inf)
                 clients = await closing.enter_async_context(
                     _connected(name, store, work, in_flight)
                 )
-                work.end_s = time.perf_counter() + (seconds if number else 0.3)
+                work.end_s = time.perf_counter() + seconds
                 spent = await go_through(clients, work, in_flight, servers)
                 if work.troubles:
                     table.note(f"{name}: {work.troubles.most_common(1)[0]}")
-                if number and work.appends:  # the first round warms up
+                if number and work.appends:
                     rates[name].append(spent.per_s)
                     delays[name] += work.appends
     for name, per_s in rates.items():

@@ -19,12 +19,14 @@ from experiments.histogram import counted, latency_of
 from experiments.local_cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pids_of
 from experiments.logs.log_work import LogWork, OurLog, TimeMeter, TimeSpent, go_through
-from experiments.measuring import Goal, Table
+from experiments.measuring import Goal, Repeats, Table
 
 SPEED_ENTRY = bytes(256)
 SPEED_IN_FLIGHT = 100
 COUNT = {"quick": 20_000, "paper": 100_000}
-LIMIT_S = {"quick": 4.0, "paper": 20.0}
+LIMITS = {"quick": Repeats(1, 4.0, 0.5), "paper": Repeats(1, 20.0, 0.5)}
+"""Each load ends after COUNT operations or this time."""
+
 SPEED_CHAIN = ["s0", "s1", "s2"]
 APPENDS = {"memory": Goal(40_000, at_most=False), "fsync": Goal(15_000, at_most=False)}
 READS_GOAL = Goal(60_000, at_most=False)
@@ -49,9 +51,9 @@ async def _speed(
     servers = pids_of(file)
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "speed", SPEED_CHAIN)
-        await _load(log, servers, _work(COUNT[scale], 0.5))
+        await _load(log, servers, _work(COUNT[scale], LIMITS[scale].warm_s))
         before, tail = sum(map(resident_bytes, servers.values())), await log.tail()
-        work = _work(COUNT[scale], LIMIT_S[scale])
+        work = _work(COUNT[scale], LIMITS[scale].seconds)
         spent = await _load(log, servers, work)
         grown = (sum(map(resident_bytes, servers.values())) - before) / len(servers) / spent.count
         _add_speed(table, "appends", spent, APPENDS[durability])
@@ -66,11 +68,11 @@ async def _speed(
             "/s",
         )
         tail = await log.tail()
-        work = _work(COUNT[scale], LIMIT_S[scale], read_share=1.0, newest=tail - 1)
+        work = _work(COUNT[scale], LIMITS[scale].seconds, read_share=1.0, newest=tail - 1)
         spent = await _load(log, servers, work)
         _add_speed(table, "reads", spent)
         _add_latency(table, work.reads)
-        ranges = _Ranges(log, tail, COUNT[scale], time.perf_counter() + LIMIT_S[scale])
+        ranges = _Ranges(log, tail, COUNT[scale], time.perf_counter() + LIMITS[scale].seconds)
         _add_speed(
             table,
             "reads in ranges of one",
