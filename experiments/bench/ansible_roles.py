@@ -94,7 +94,7 @@ def started(
         for name, host in hosts.items():
             await_that(
                 lambda ready=host.ready: not serves(ready),
-                f"that {name} serves",
+                f"{name} serves",
                 timeout_s,
                 directory / f"{name}.log",
             )  # type: ignore[misc]

@@ -21,6 +21,7 @@ from cassandra.connection import DefaultEndPoint
 from cassandra.policies import RoundRobinPolicy
 
 from experiments.bench.store_clients import CassandraStore, Coroutines
+from experiments.blocking_calls import landing
 
 CASSANDRA_TIMEOUT_S = 10.0
 CASSANDRA_TOGETHER_S = 120.0
@@ -31,7 +32,6 @@ class Driver:
 
     def __init__(self, cluster: Cluster, session: Session) -> None:
         self._cluster, self._session = cluster, session
-        self._loop = asyncio.get_running_loop()
         self._read = session.prepare("select value from objects where key = ?")
         self._write = session.prepare("insert into objects (key, value) values (?, ?)")
 
@@ -49,34 +49,39 @@ class Driver:
         await asyncio.to_thread(self._cluster.shutdown)
 
     async def _ask(self, statement: object, values: tuple[object, ...]) -> Any:
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        over = self._loop.call_soon_threadsafe
-        self._session.execute_async(statement, values).add_callbacks(
-            lambda rows: over(answer.set_result, rows),
-            lambda error: over(answer.set_exception, error),
-        )
+        answer, succeed, fail = landing()
+        self._session.execute_async(statement, values).add_callbacks(succeed, fail)
         return await answer
 
 
+def session_of(
+    endpoints: Sequence[Any], patience_s: float, keyspace: str | None = None, **profile: Any
+) -> tuple[Cluster, Session]:
+    """Return a session; ``profile`` is for ExecutionProfile. Raises NoHostAvailable."""
+    cluster = Cluster(
+        endpoints,
+        execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(**profile)},
+        protocol_version=5,
+        connect_timeout=patience_s,
+        control_connection_timeout=patience_s,
+    )
+    try:
+        return cluster, cluster.connect(keyspace)
+    except BaseException:
+        cluster.shutdown()
+        raise
+
+
 def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[Cluster, Session]:
-    profile = ExecutionProfile(
-        RoundRobinPolicy(),
+    return session_of(
+        [DefaultEndPoint(host, port) for host, port in nodes],
+        CASSANDRA_TIMEOUT_S,
+        keyspace,
+        load_balancing_policy=RoundRobinPolicy(),
         consistency_level=ConsistencyLevel.QUORUM,
         request_timeout=CASSANDRA_TIMEOUT_S,
         row_factory=tuple_rows,
     )
-    endpoints = [DefaultEndPoint(host, port) for host, port in nodes]
-    patience = {
-        "connect_timeout": CASSANDRA_TIMEOUT_S,
-        "control_connection_timeout": CASSANDRA_TIMEOUT_S,
-    }
-    cluster = Cluster(
-        endpoints,
-        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-        protocol_version=5,
-        **patience,
-    )
-    return cluster, cluster.connect(keyspace)
 
 
 def tuple_rows(_names: object, rows: list[Any]) -> list[Any]:

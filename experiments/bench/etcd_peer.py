@@ -67,7 +67,7 @@ class Etcd(Struct, frozen=True):
         with started(directory, hosts, ETCD_START_S) as servers:
             await_that(
                 lambda: leader(addresses) is not None,
-                "that etcd has a leader",
+                "etcd has a leader",
                 ETCD_START_S,
                 directory / "m0.log",
             )

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from experiments import TICKS_PER_S
 
@@ -134,13 +135,28 @@ def programs(
                 process.wait()
 
 
-def await_that(holds: Callable[[], bool], what: str, timeout_s: float, log: Path) -> None:
-    """Test `holds` every 50 ms. Raises :class:`ProgramNotStarted` after ``timeout_s``."""
+def await_that(
+    holds: Callable[[], object],
+    what: str,
+    timeout_s: float,
+    log: Path,
+    servers: Mapping[str, subprocess.Popen[bytes]] = MappingProxyType({}),
+) -> None:
+    """Test `holds` until it is true. Raises :class:`ProgramNotStarted` with the end of the log.
+
+    The error follows after ``timeout_s``, or when a server ended. ``log`` is of the awaited server.
+    ``servers`` has all needed servers, by the names of their logs, in the same directory.
+    """
     deadline_s = time.monotonic() + timeout_s
     while not holds():
-        if time.monotonic() > deadline_s:
-            output = log.read_text(errors="replace")[-1500:] if log.exists() else ""
-            raise ProgramNotStarted(f"{what} did not happen in {timeout_s:g} s: {output}")
+        ended = [name for name, server in servers.items() if server.poll() is not None]
+        if ended or time.monotonic() > deadline_s:
+            why = f"{ended[0]} ended" if ended else f"{timeout_s:g} s went by"
+            log = log.with_name(f"{ended[0]}.log") if ended else log
+            said = log.read_text(errors="replace")[-1500:].strip() if log.exists() else ""
+            raise ProgramNotStarted(
+                f"it was waited until {what}, but {why}: {said or 'it said nothing'}"
+            )
         time.sleep(0.05)
 
 

@@ -88,7 +88,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
         log = directory / "k0.log"
         await_that(
             lambda: log.exists() and b"Kafka Server started" in log.read_bytes(),
-            "that Kafka serves",
+            "Kafka serves",
             KAFKA_START_S,
             log,
         )

@@ -46,7 +46,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
         log = directory / "n0.log"
         await_that(
             lambda: log.exists() and b"Server is ready" in log.read_bytes(),
-            "that NATS serves",
+            "NATS serves",
             NATS_START_S,
             log,
         )

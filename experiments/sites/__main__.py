@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ares.model.errors import AresError, BadInput
 from ares.platform.loop import run
-from experiments.bench.store_processes import end_on_sigterm
+from experiments.bench.store_processes import ProgramNotStarted, end_on_sigterm
 from experiments.rounds.round_commands import RESULTS
 from experiments.sites import outcome
 from experiments.sites.access_times import measure_local, measure_remote
@@ -26,7 +26,7 @@ from experiments.sites.fog_plan import FOG_EXTENTS, SITE_COUNTS
 from experiments.sites.fog_runs import keep
 from experiments.sites.fog_scene import FogScene
 from experiments.sites.outcome import Measurement
-from experiments.sites.site_store import NotDeployed, OperationFailed
+from experiments.sites.site_store import OperationFailed
 from experiments.sites.store_table import SITE_STORES, chosen, module_of
 from experiments.sites.ycsb import measure_ycsb
 
@@ -84,7 +84,7 @@ class Study:
                 for measure in SITE_PARTS[part]:
                     if len(made.sites) > 1 or measure in _ONE_SITE_TESTS:
                         await self._measured(scene, measure.__name__, measure(scene))
-        except NotDeployed as error:
+        except ProgramNotStarted as error:
             print(f"  without {store}: {error}", flush=True)
         finally:
             await deployment.stop()

@@ -16,10 +16,9 @@ from ares.client.connect import settings_of
 from ares.client.manager import Manager
 from ares.model.errors import AresError
 from ares.platform.interpreter import python
-from experiments.bench.store_processes import ProgramNotStarted, await_that
+from experiments.bench.store_processes import await_that
 from experiments.sites.site_store import (
     Deployment,
-    NotDeployed,
     OperationFailed,
     Parameters,
     SiteClient,
@@ -124,17 +123,14 @@ class AresDeployment:
             self._running.append(
                 bed.start(site, id, *python("-m", "ares", kind, str(self._file), "--id", id))
             )
-        try:
-            for id in homes:
-                log = bed.directory / f"{id}.log"
-                await_that(
-                    lambda log=log: "READY" in log.read_text(errors="replace"),
-                    f"the start of {id}",
-                    _ARES_UP_S,
-                    log,
-                )  # type: ignore[misc]
-        except ProgramNotStarted as error:
-            raise NotDeployed(str(error)) from error
+        for id in homes:
+            log = bed.directory / f"{id}.log"
+            await_that(
+                lambda log=log: "READY" in log.read_text(errors="replace"),
+                f"{id} serves",
+                _ARES_UP_S,
+                log,
+            )  # type: ignore[misc]
         self._domains()
 
     def _domains(self) -> None:

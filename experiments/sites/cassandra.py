@@ -19,8 +19,14 @@ from typing import Any
 from ares.platform.interpreter import python
 from experiments.bench.ansible_roles import described
 from experiments.bench.cassandra_peer import Cassandra, jars
-from experiments.sites.site_store import NotDeployed, Parameters, SiteClient, SiteNetwork
-from experiments.sites.site_waits import answers, await_that, in_thread
+from experiments.bench.store_processes import ProgramNotStarted, await_that
+from experiments.blocking_calls import in_thread
+from experiments.sites.site_store import (
+    Parameters,
+    SiteClient,
+    SiteNetwork,
+    answers,
+)
 
 _HEAP = "256m"
 _NATIVE_PORT, _STORAGE_PORT, _JMX_PORT = 9042, 7000, 7199
@@ -46,7 +52,7 @@ class CassandraDeployment:
         """Do the work of :class:`experiments.sites.site_store.Deployment`."""
         self._bed, self._copies = bed, replicas
         if (why := Cassandra(n=len(bed.sites), heap=_HEAP).missing()) is not None:
-            raise NotDeployed(why)
+            raise ProgramNotStarted(why)
         await in_thread(self._start)
 
     async def stop(self) -> None:

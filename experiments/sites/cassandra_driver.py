@@ -14,19 +14,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from cassandra import ConsistencyLevel, DriverException, OperationTimedOut
-from cassandra.cluster import (
-    EXEC_PROFILE_DEFAULT,
-    Cluster,
-    ExecutionProfile,
-    NoHostAvailable,
-    Session,
-)
+from cassandra.cluster import Cluster, NoHostAvailable, Session
 from cassandra.connection import ConnectionBusy
 from cassandra.policies import DCAwareRoundRobinPolicy, WhiteListRoundRobinPolicy
 
+from experiments.bench.cassandra_client import session_of
+from experiments.blocking_calls import in_thread, landing
 from experiments.sites.placement import holders
 from experiments.sites.site_store import OperationFailed, Parameters, site_of
-from experiments.sites.site_waits import in_thread, landing
 
 ROW_BYTES = 1_000_000
 SITE_CASSANDRA_TOGETHER_S = 100.0
@@ -148,19 +143,9 @@ async def connected(parameters: Parameters, site: str) -> CassandraUser:
 
 def _session(addresses: Sequence[str], policy: Any) -> tuple[Cluster, Session]:
     """Return a session with the nodes that the policy chooses."""
-    profile = ExecutionProfile(policy, request_timeout=_CASSANDRA_OPERATION_S)
-    patience = {"connect_timeout": 30.0, "control_connection_timeout": 30.0}
-    cluster = Cluster(
-        addresses,
-        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-        protocol_version=5,
-        **patience,
+    return session_of(
+        addresses, 30.0, load_balancing_policy=policy, request_timeout=_CASSANDRA_OPERATION_S
     )
-    try:
-        return cluster, cluster.connect()
-    except BaseException:
-        cluster.shutdown()
-        raise
 
 
 def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) -> None:

@@ -20,7 +20,6 @@ from ares.testing import namespaces
 from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
 from experiments import ENVIRONMENT
 from experiments.bench.store_processes import ProgramNotStarted, await_that
-from experiments.sites.site_store import NotDeployed
 from experiments.testbeds import nfqueue, slots
 from experiments.testbeds.nfqueue import QueueShape
 from experiments.testbeds.slots import SlotState
@@ -172,7 +171,7 @@ class FogNetwork:
             )
         )
         try:
-            await_that(place.exists, "delaying packets", _BED_UP_S, log)
+            await_that(place.exists, "packets are delayed", _BED_UP_S, log)
             nfqueue.shape(
                 place, {queue: QueueShape(one_way_s) for queue, one_way_s in _QUEUES.items()}
             )
@@ -226,9 +225,11 @@ class FogNetwork:
                 env=environment or ENVIRONMENT,
             )
         except subprocess.TimeoutExpired:
-            raise NotDeployed(f"`{' '.join(words)}` did not end in {_BED_COMMAND_S:g} s") from None
+            raise ProgramNotStarted(
+                f"`{' '.join(words)}` did not end in {_BED_COMMAND_S:g} s"
+            ) from None
         if done.returncode:
-            raise NotDeployed(
+            raise ProgramNotStarted(
                 f"`{' '.join(words)}` failed: "
                 f"{done.stderr.strip()[-1000:] or f'status {done.returncode}'}"
             )

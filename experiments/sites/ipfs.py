@@ -19,8 +19,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from experiments.sites.site_store import OperationFailed, Parameters, SiteClient, SiteNetwork
-from experiments.sites.site_waits import answers, await_that, in_thread
+from experiments.bench.store_processes import await_that
+from experiments.blocking_calls import in_thread
+from experiments.sites.site_store import (
+    OperationFailed,
+    Parameters,
+    SiteClient,
+    SiteNetwork,
+    answers,
+)
 
 IPFS_VERSION = "v0.39.0"
 _SWARM_PORT, _API_PORT = 4001, 5001

@@ -18,16 +18,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from experiments.bench.store_processes import ProgramNotStarted, await_that
+from experiments.blocking_calls import in_thread
 from experiments.sites.placement import holders
 from experiments.sites.site_store import (
-    NotDeployed,
     OperationFailed,
     Parameters,
     SiteClient,
     SiteNetwork,
+    answers,
     site_of,
 )
-from experiments.sites.site_waits import answers, await_that, in_thread
 
 _PORT = 3300
 _CEPH_START_S = 120.0
@@ -200,7 +201,7 @@ class RadosDeployment:
             self._bed.sites[0], "sh", "-c", f"ceph -c {self._file} <{script} 2>&1"
         )
         if "Error" in output:
-            raise NotDeployed(f"RADOS refused an order: {output[-1000:]}")
+            raise ProgramNotStarted(f"RADOS refused an order: {output[-1000:]}")
 
 
 def configuration(cluster: str, monitors: str, home: Path) -> str:

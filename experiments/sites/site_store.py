@@ -11,19 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from experiments.bench.store_processes import ProgramNotStarted
+
 Parameters = dict[str, Any]
 """Data that a client needs to reach the store; passed as JSON."""
 
 
 class OperationFailed(Exception):
     """An operation of a client failed; the message has the store's reason."""
-
-
-class NotDeployed(Exception):
-    """The store could not be started; the message has the end of its output.
-
-    The other stores are measured.
-    """
 
 
 def site_of(name: str) -> str:
@@ -51,7 +46,7 @@ class SiteNetwork(Protocol):
     def run(self, site: str, *words: str, environment: Mapping[str, str] | None = None) -> str:
         """Return the output of a command in the network of the site's servers.
 
-        The command ends by itself. Raises NotDeployed if the command fails, or takes 120 s.
+        The command ends by itself. Raises ProgramNotStarted if the command fails, or takes 120 s.
         """
 
     def start(
@@ -73,7 +68,7 @@ class Deployment(Protocol):
     async def start(self, bed: SiteNetwork, replicas: int) -> None:
         """Start the store at all sites of ``bed``; an object has ``replicas`` copies.
 
-        The store serves on return. Raises NotDeployed.
+        The store serves on return. Raises ProgramNotStarted.
         """
 
     async def stop(self) -> None:
@@ -116,3 +111,13 @@ class StoreModule(Protocol):
 
         The caller is a process in the network of the site's users.
         """
+
+
+def answers(
+    sites: SiteNetwork, site: str, *words: str, environment: dict[str, str] | None = None
+) -> str:
+    """Return the output of a command in the network of the site's servers; empty on failure."""
+    try:
+        return sites.run(site, *words, environment=environment)
+    except ProgramNotStarted:
+        return ""

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from experiments.bench.ansible_roles import described
+from experiments.bench.store_processes import ProgramNotStarted, await_that
+from experiments.blocking_calls import in_thread
 from experiments.sites import cassandra, ipfs, rados
 from experiments.sites.fog_network import FogNetwork, bed, obstacle
 from experiments.sites.orders import Operation, Order
 from experiments.sites.placement import holders
-from experiments.sites.site_store import NotDeployed, OperationFailed
+from experiments.sites.site_store import OperationFailed
 from experiments.sites.site_users import user
-from experiments.sites.site_waits import await_that, in_thread
 from experiments.sites.store_table import SITE_STORES, module_of
 
 pytestmark = pytest.mark.slow
@@ -249,12 +250,12 @@ class TestBlocking:
         (tmp_path / "node.log").write_text("no such heap")
         with (
             subprocess.Popen(["true"]) as server,
-            pytest.raises(NotDeployed, match="node ended: no such heap"),
+            pytest.raises(ProgramNotStarted, match="node ended: no such heap"),
         ):
             await_that(lambda: False, "it serves", 10.0, tmp_path / "other.log", {"node": server})
 
     def test_one_that_is_silent_is_given_up(self, tmp_path: Path) -> None:
-        with pytest.raises(NotDeployed, match="it serves, but 0 s went by: it said nothing"):
+        with pytest.raises(ProgramNotStarted, match="it serves, but 0 s went by: it said nothing"):
             await_that(lambda: False, "it serves", 0.0, tmp_path / "node.log", {})
 
 

@@ -20,6 +20,7 @@ from ares.testing import namespaces
 from experiments import ENVIRONMENT
 from experiments.bench import patterns
 from experiments.bench.patterns import YCSB_MIXES, Mix, ScrambledZipfian, Zipfian, fnv
+from experiments.bench.store_processes import ProgramNotStarted
 from experiments.bench.workload import RECORD_BYTES
 from experiments.histogram import counted, latency_of
 from experiments.sites import ares_store, disturbances, fog_plan, outcome
@@ -30,7 +31,7 @@ from experiments.sites.fog_runs import keep
 from experiments.sites.fog_scene import FogScene, pair
 from experiments.sites.orders import FinishedOperation, Operation, Order, is_whole, value_of
 from experiments.sites.outcome import NO, PARTIALLY, UNKNOWN, YES, Measurement, table, table_text
-from experiments.sites.site_store import NotDeployed, OperationFailed, site_of
+from experiments.sites.site_store import OperationFailed, site_of
 from experiments.sites.site_users import user
 from experiments.sites.store_table import SITE_STORES, chosen, module_of
 from experiments.sites.user_worker import UserWorker
@@ -478,7 +479,7 @@ def test_sites_are_apart_are_counted_and_can_be_cut():
         assert connects(made.among_users("b"), "c") is not None
         made.heal("a")
         assert connects(made.among_users("a"), "b") is not None
-        with pytest.raises(NotDeployed, match="failed: no such thing"):
+        with pytest.raises(ProgramNotStarted, match="failed: no such thing"):
             made.run("a", *python("-c", "raise SystemExit('no such thing')"))
         directory = made.directory
     assert not directory.exists()
