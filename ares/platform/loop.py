@@ -30,15 +30,21 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
         main.close()
         raise
 
-    async def reported() -> Result:
+    results: list[Result] = []
+
+    async def reported() -> None:
         asyncio.get_running_loop().set_exception_handler(report_escaped)
-        return await main
+        # As the task's result it would be printed by CPython 3.11, whose signal module makes and
+        # drops a text of the handler for SIGINT: seconds for a value of 200 MB.
+        results.append(await main)
 
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(reported())
-    return uvloop.run(reported())
+        asyncio.run(reported())
+    else:
+        uvloop.run(reported())
+    return results[0]
 
 
 def _require_descriptors() -> None:

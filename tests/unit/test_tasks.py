@@ -29,6 +29,23 @@ def tracebacks(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
     return [repr(record.exc_info[1]) for record in found if record.exc_info is not None]
 
 
+def test_a_result_is_returned_without_being_printed():
+    """CPython 3.11 prints the result of a runner's task: seconds for a large value."""
+
+    printed = []
+
+    class Result:
+        def __repr__(self) -> str:
+            printed.append(self)
+            return ""
+
+    async def work() -> Result:
+        return Result()
+
+    assert isinstance(run(work()), Result)
+    assert not printed
+
+
 async def test_a_failed_task_is_logged_with_its_traceback_and_counted(caplog):
     async def fails() -> None:
         raise ValueError("of this task")
