@@ -18,7 +18,7 @@ from ares.cli.local_files import (
 from ares.cli.options import Result, SharedOptions, print_line, with_manager
 from ares.cli.terminal import printable, size
 from ares.model.errors import BadInput
-from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
+from ares.model.identity import DEFAULT_DOMAIN
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -58,7 +58,7 @@ def write(
     raw: Raw = False,
 ) -> None:
     """Store a file, or standard input, as the object KEY; prints the new version's tag."""
-    value = read_input(file)
+    value = read_input(file, common.settings().limits.value_bytes)
     name = _unescaped(key) if raw else key
     tag = _with_store(common, domain, lambda store: store.write(name, value, raw=raw))
     common.report(
@@ -218,20 +218,20 @@ def _about(key: str, domain: str) -> dict[str, object]:
     return {"key": key, "domain": domain}
 
 
-def read_input(file: Path) -> bytes:
+def read_input(file: Path, value_bytes: int) -> bytes:
     """Return all bytes of a file or of standard input.
 
-    Raises :class:`BadInput` for an unreadable file or more bytes than a value may have.
+    Raises :class:`BadInput` for an unreadable file or more than ``value_bytes``.
     """
     try:
         with opened_source(file) as stream:
-            value = stream.read(VALUE_BYTES_MAX + 1)
+            value = stream.read(value_bytes + 1)
     except OSError as error:
         raise BadInput(f"{file} cannot be read: {error.strerror}; nothing was sent") from error
-    if len(value) > VALUE_BYTES_MAX:
+    if len(value) > value_bytes:
         name = "standard input" if file == STANDARD_STREAM else file
         raise BadInput(
-            f"{name} has more than the {VALUE_BYTES_MAX} bytes that a value may have; nothing "
-            "was sent"
+            f"{name} has more than the {value_bytes} bytes that a value may have (value_bytes "
+            "under [limits] of the cluster file); nothing was sent"
         )
     return value

@@ -108,6 +108,7 @@ def manager_of(
             remote_servers(settings),
             domain_locator_of(settings, remembers=service == USER_SERVICE),
             client.site,
+            settings.limits.value_bytes,
         )
     )
 

@@ -28,6 +28,7 @@ from ares.model.identity import (
     DOMAIN_BYTES_MAX,
     FILE_DOMAINS,
     MIRROR_DOMAINS,
+    VALUE_BYTES_DEFAULT,
     ClientId,
     DomainName,
     ObjectName,
@@ -83,6 +84,9 @@ class ClientParts(NamedTuple):
     site: str | None = None
     """The site of this client."""
 
+    value_bytes: int = VALUE_BYTES_DEFAULT
+    """Bytes of the largest value that the cluster takes."""
+
 
 class DomainDirectory(ObjectStore):
     """The domain `default` of a cluster, which opens the other domains."""
@@ -99,6 +103,7 @@ class DomainDirectory(ObjectStore):
         session = Session(int(parts.client), fast_path=fast_path() if framed else None)
         runner = Runner(parts.client, connections, parts.consensus, parts.tracer, session)
         runner.look_near = self._look_near
+        runner.value_bytes = parts.value_bytes
         runner.session.readiness.remote = parts.remote
         runner.learn(list(parts.book.values()))
         self._logs: dict[DomainName, tuple[Runner, LogSession]] = {}

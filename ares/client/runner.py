@@ -29,7 +29,7 @@ from ares.model.errors import (
     ConsensusUnavailable,
     NotAuthorized,
 )
-from ares.model.identity import NO_DOMAIN, ClientId, DomainName, ServerId
+from ares.model.identity import NO_DOMAIN, VALUE_BYTES_DEFAULT, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections, FramedConnections
 from ares.platform import tasks
@@ -62,7 +62,7 @@ class Runner:
     ``client``: the proposer in decisions. ``tracer``: selects the traced operations; None: no
     tracing. ``session``: runs the operations. ``around``: a session around it, with the messages of
     both. ``look_near`` finds a finalized configuration of a domain without the consensus service,
-    which may be far away.
+    which may be far away. ``value_bytes``: bytes of the largest value that the cluster takes.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self.create_future = self._loop.create_future
         self.look_near: Callable[[DomainName], Awaitable[Configuration | None]] | None = None
+        self.value_bytes = VALUE_BYTES_DEFAULT
         self._closed = False
         self._pumping = False
         self._ticking = False

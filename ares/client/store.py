@@ -25,7 +25,6 @@ from ares.model.identity import (
     DIRECTORY_PREFIX,
     KEY_BYTES_MAX,
     RESERVED,
-    VALUE_BYTES_MAX,
     ObjectName,
     fits,
 )
@@ -92,7 +91,7 @@ class ObjectStore(ObjectDomain):
         timeout_s: float | None = None,
         raw: bool = False,
     ) -> Tag:
-        """Store ``value`` (0 bytes to 256 MiB) and return its tag.
+        """Store ``value`` (0 bytes to 256 MiB, or as the cluster file says) and return its tag.
 
         A cancelled write may or may not take effect (see the class). ``raw``: see :meth:`delete`.
         """
@@ -113,7 +112,7 @@ class ObjectStore(ObjectDomain):
                 except asyncio.CancelledError:
                     self._runner.session.cancel_small(future)
                     raise
-        name, given = checked_key(key, raw), checked_value(value)
+        name, given = checked_key(key, raw), checked_value(value, self._runner.value_bytes)
         size = OBJECT_OPERATION_BYTES + len(given)
         left_s = await self._runner.enter(
             size, OperationLabel("write", name), self._timeout(timeout_s)
@@ -247,7 +246,7 @@ class ObjectStore(ObjectDomain):
                 "a version is a Tag as read_versioned returns it, or None for an object that is "
                 f"absent, not {version!r}"
             )
-        given = checked_value(value)
+        given = checked_value(value, self._runner.value_bytes)
         covered = await self._runner.run(
             write_versioned(self._view, name, given, version),
             OperationLabel("write", name),
@@ -369,7 +368,7 @@ class ObjectStore(ObjectDomain):
         )
 
 
-def checked_value(value: bytes | bytearray | memoryview) -> bytes:
+def checked_value(value: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
     """Return ``value`` as bytes. Raises :class:`BadInput` if it cannot be stored in one piece."""
     if isinstance(value, (bytes, bytearray)):
         size = len(value)
@@ -377,10 +376,10 @@ def checked_value(value: bytes | bytearray | memoryview) -> bytes:
         size = value.nbytes
     else:
         raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
-    if size > VALUE_BYTES_MAX:
+    if size > bytes_max:
         raise BadInput(
-            f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Store larger "
-            "data as a file"
+            f"a value may have at most {bytes_max} bytes (value_bytes under [limits] of the "
+            "cluster file); nothing was sent. Store larger data as a file"
         )
     return bytes(value)
 

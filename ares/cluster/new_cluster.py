@@ -24,6 +24,7 @@ from ares.cluster.tables import (
     EtcdTable,
     FileTable,
     InitialTable,
+    Limits,
     MemberSettings,
     ServerSettings,
     TransportName,
@@ -38,7 +39,7 @@ from ares.model.configuration import (
     Server,
 )
 from ares.model.errors import BadInput, ConfigurationRefused
-from ares.model.identity import ServerId
+from ares.model.identity import VALUE_BYTES_DEFAULT, ServerId
 from ares.model.numbers import PORT_MAX
 from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named
 from ares.platform.replacement import replace_durably
@@ -137,7 +138,7 @@ class InitPlan(Struct, frozen=True):
     crash. ``etcd``: endpoints (``host:port``) of an etcd which keeps the decisions, in place of
     consensus members. ``spares``: servers outside the initial configuration. ``autopilot``: spares
     take the places of dead servers. ``sites``: the number of servers at each site; the initial
-    configuration has the servers at the first site.
+    configuration has the servers at the first site. ``value_bytes``: of the largest value.
     """
 
     servers: int = 5
@@ -155,6 +156,7 @@ class InitPlan(Struct, frozen=True):
     autopilot: bool = False
     sites: tuple[tuple[str, int], ...] = ()
     transport: TransportName = "native"
+    value_bytes: int = VALUE_BYTES_DEFAULT
 
     @property
     def server_sites(self) -> list[str]:
@@ -364,6 +366,7 @@ def _file(plan: InitPlan, keys: Mapping[str, str], configuration: Configuration)
             for id, site in zip(plan.member_ids, plan.member_sites, strict=True)
         ],
         etcd=EtcdTable(plan.etcd) if plan.etcd else None,
+        limits=Limits.for_values(plan.value_bytes),
         autopilot=AutopilotSettings() if plan.autopilot else None,
         client=ClientSettings(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret")
         if keys

@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields, replace
 
-from ares.model.codec import FRAME_BYTES_MAX
+from ares.model.codec import frame_bytes_max
 from ares.model.errors import BadInput
-from ares.model.identity import ServerId
+from ares.model.identity import VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX, ServerId
 from ares.model.units import MIB
 from ares.platform.named_files import SETTINGS_BYTES_MAX, NotToml, parse_toml, read_named, refuse
 from ares.security.clients_file import CLIENT_NAME, CLIENT_NAME_EXPECTED
@@ -28,9 +28,6 @@ from ares.security.keys import read_secret, shown
 
 CLUSTER_FORMAT = 1
 LIMIT_CONNECTIONS_MAX = 1_000_000
-LIMIT_BYTES_MIN = FRAME_BYTES_MAX + 64 * MIB
-"""Smallest limit of bytes: with less, the largest value would be cut off on the way."""
-
 DESCRIPTORS_BESIDE = 256
 """Files that a process opens in addition to connections of clients.
 
@@ -110,13 +107,35 @@ class Limits(ClusterFileTable, frozen=True):
     These limits depend on the number of clients and on the memory of the machine. ``connections``:
     connections at once. ``received_bytes``: received bytes, of all clients, which the process has
     not looked at yet. ``unread_bytes``: replies that all clients together have not taken yet.
+    ``value_bytes``: bytes of the largest value, for servers and clients.
     """
 
     connections: int = 4_000
     received_bytes: int = 1024 * MIB
     unread_bytes: int = 512 * MIB
+    value_bytes: int = VALUE_BYTES_DEFAULT
+
+    @staticmethod
+    def for_values(value_bytes: int) -> "Limits":
+        """Return the defaults, or more bytes where the largest value needs them."""
+        usual, limits = Limits(), Limits(value_bytes=value_bytes)
+        return replace(
+            limits,
+            received_bytes=max(usual.received_bytes, limits.bytes_min),
+            unread_bytes=max(usual.unread_bytes, limits.bytes_min),
+        )
+
+    @property
+    def bytes_min(self) -> int:
+        """Smallest limit of bytes: with less, the largest value would be cut off on the way."""
+        return frame_bytes_max(self.value_bytes) + 64 * MIB
 
     def checks(self) -> Checks:
+        yield (
+            "value_bytes",
+            VALUE_BYTES_DEFAULT <= self.value_bytes <= VALUE_BYTES_MAX,
+            f"expected {VALUE_BYTES_DEFAULT} to {VALUE_BYTES_MAX}, found {self.value_bytes}",
+        )
         yield (
             "connections",
             1 <= self.connections <= LIMIT_CONNECTIONS_MAX,
@@ -128,8 +147,9 @@ class Limits(ClusterFileTable, frozen=True):
         ):
             yield (
                 key,
-                value >= LIMIT_BYTES_MIN,
-                f"expected at least {LIMIT_BYTES_MIN}, room for the largest value, found {value}",
+                value >= self.bytes_min,
+                f"expected at least {self.bytes_min}, room for the largest value (value_bytes = "
+                f"{self.value_bytes}), found {value}",
             )
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ares.model.errors import BadMessage
+from ares.model.identity import VALUE_BYTES_MAX as VALUE_BYTES_MAX
 from ares.model.log_messages import ChainReply, ChainRequest
 from ares.model.messages import (
     AnyMessage,
@@ -31,8 +32,6 @@ from ares.model.messages import (
 
 WIRE_VERSION = 1
 DETACHED_BYTES_MIN = 8 * 1024
-FRAME_BYTES_MAX = 256 * 1024 * 1024 + 64 * 1024
-"""Bytes of the largest value, or of a header with as much inlined; a larger frame is refused."""
 
 HEADER_BYTES_MAX = 32 * 1024 * 1024
 """Bytes of the first frame; more would be gigabytes of small messages once decoded."""
@@ -88,6 +87,11 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
 
 
 Outgoing = AnyMessage | Encoded
+
+
+def frame_bytes_max(value_bytes: int) -> int:
+    """Return the most bytes of a frame where values have at most ``value_bytes``."""
+    return value_bytes + 64 * 1024
 
 
 def encode_array(items: Sequence[Any]) -> Frame:

@@ -39,7 +39,7 @@ some hundred bytes of memory besides its data.
 
 _pack = struct.Struct(">QQiq").pack
 
-ELEMENT_PARTS_MAX = 256
+ELEMENT_PARTS_MAX = 1024
 """Parts of an element: as many as the stripes of the largest value (ares/dap/coding.py)."""
 
 
@@ -146,6 +146,14 @@ def is_hollow(element: Element) -> bool:
     An element of a value with bytes always has data otherwise.
     """
     return element.length > 0 and not any(element.parts)
+
+
+def too_large(length: int, value_bytes: int) -> str:
+    """Return why a server that takes values of ``value_bytes`` refuses an element."""
+    return (
+        f"a value of {length} bytes, and this server's cluster file allows {value_bytes} "
+        "(value_bytes under [limits]); it was not stored"
+    )
 
 
 def is_in_crumbs(element: Element) -> bool:

@@ -60,7 +60,11 @@ move carries along and no operation makes.
 
 KEY_BYTES_MAX = 1024
 DOMAIN_BYTES_MAX = 1000
-VALUE_BYTES_MAX = 256 * 1024 * 1024
+VALUE_BYTES_DEFAULT = 256 * 1024 * 1024
+"""Bytes of the largest value, unless the cluster file says more."""
+
+VALUE_BYTES_MAX = 1024 * 1024 * 1024
+"""Bytes of the largest value that a cluster file may allow."""
 
 
 def fits(text: str, bytes_max: int) -> bool:

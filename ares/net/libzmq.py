@@ -28,7 +28,7 @@ from zmq.utils.monitor import recv_monitor_message
 from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
 from ares.metrics import ListenerTraffic
-from ares.model.codec import FRAME_BYTES_MAX, Frame, Outgoing
+from ares.model.codec import VALUE_BYTES_MAX, Frame, Outgoing, frame_bytes_max
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
@@ -75,14 +75,17 @@ _HANDSHAKES = (
 Socket = zmq.Socket[bytes]
 
 
-def create_socket(context: zmq.Context[Socket], kind: int) -> Socket:
+def create_socket(
+    context: zmq.Context[Socket], kind: int, value_bytes: int = VALUE_BYTES_MAX
+) -> Socket:
     """Create a socket with the options common to both sides.
 
-    The socket queues 1,000 batches in either direction, libzmq's default.
+    The socket queues 1,000 batches in either direction, libzmq's default. ``value_bytes``: bytes of
+    the largest value that a peer may send.
     """
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+    socket.setsockopt(zmq.MAXMSGSIZE, frame_bytes_max(value_bytes))
     socket.setsockopt(zmq.HANDSHAKE_IVL, links.HANDSHAKE_TIMEOUT_MS)
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
     socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, links.KEEPALIVE_IDLE_S)
@@ -274,7 +277,7 @@ class ZmqListener(BatchListener):
     """:class:`ares.net.port.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free port.
 
     ``lock``: for clients with keys. ``connections``: the present connections, by libzmq's numbers.
-    Of ``limits`` only ``received_bytes`` is kept, and only for requests in line.
+    Of ``limits`` only ``value_bytes`` is kept, and ``received_bytes`` for requests in line.
     """
 
     def __init__(
@@ -296,7 +299,7 @@ class ZmqListener(BatchListener):
         host, port = split_address(self._wanted, 0)
         loop = asyncio.get_running_loop()
         self._context: zmq.Context[Socket] = zmq.Context()
-        self._socket = socket = create_socket(self._context, zmq.ROUTER)
+        self._socket = socket = create_socket(self._context, zmq.ROUTER, self._limits.value_bytes)
         socket.setsockopt(zmq.BACKLOG, links.LISTEN_BACKLOG)
         socket.setsockopt(zmq.RCVHWM, RECEIVED_BATCHES_MAX)
         self._authenticator = (

@@ -106,6 +106,7 @@ class Link(ABC):
         self._deliver = partial(connections._receive, server)
         self._trouble = partial(connections._trouble, server)
         self._shut_out = partial(connections._shut_out, server)
+        self._refuse = partial(connections._refuse, server)
 
     @abstractmethod
     def send(self, messages: Sequence[AnyMessage]) -> None:

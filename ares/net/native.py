@@ -26,8 +26,9 @@ from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
 from ares.metrics import ListenerTraffic
 from ares.model.codec import Frame
+from ares.model.element import too_large
 from ares.model.identity import CallId, ServerId
-from ares.model.messages import AnyMessage
+from ares.model.messages import AnyMessage, PutData, Reason, Refused
 from ares.net import links
 from ares.net.batching import (
     DIRECT_BYTES_MAX,
@@ -282,8 +283,24 @@ class _ZmtpLink(Link):
                 _bound_unsent(connection, raw, SLOW_LINK_UNSENT_BYTES)
             self._slow_since = 0.0
         while self._waiting and not connection.slow:
-            if not self._transmit(connection, self._waiting.take_next()):
+            messages = self._waiting.take_next()
+            if self._fits(connection, messages[0]) and not self._transmit(connection, messages):
                 break
+
+    def _fits(self, connection: ZmtpConnection, message: AnyMessage) -> bool:
+        """Return whether the server takes a value so large; otherwise refuse in the server's name.
+
+        The server would hang up. Such a message leaves the queue alone.
+        """
+        if (
+            type(message) is not PutData
+            or (length := message.element.length) <= connection.peer_value_bytes
+        ):
+            return True
+        why = too_large(length, connection.peer_value_bytes)
+        refusal = Refused(message.call, Reason.BAD_ELEMENT, why)
+        self._loop.call_soon(self._refuse, refusal)
+        return False
 
     def sending(self, call: CallId) -> bool:
         """Return whether a large request waits here, or has not wholly arrived at the server."""
@@ -398,10 +415,11 @@ class ZmtpListener(BatchListener):
             assert self._lock is not None, "only a cluster with keys has users"
             return self._lock.clients.admits(key, connection.host)
 
+        value_bytes = self._limits.value_bytes
         handshake: Handshake = (
-            NullHandshake(ROUTER)
+            NullHandshake(ROUTER, value_bytes=value_bytes)
             if self._lock is None
-            else CurveServer(self._lock.key, admits, properties(ROUTER))
+            else CurveServer(self._lock.key, admits, properties(ROUTER, value_bytes=value_bytes))
         )
         events = ConnectionEvents(
             self._made,
@@ -411,7 +429,9 @@ class ZmtpListener(BatchListener):
             holds=self._holds,
             quick=self._served,
         )
-        connection = _ClientConnection(ROUTER, handshake, self._scratch, events)
+        connection = _ClientConnection(
+            ROUTER, handshake, self._scratch, events, value_bytes=value_bytes
+        )
         return connection
 
     def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:

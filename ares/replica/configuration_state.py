@@ -16,12 +16,12 @@ from sortedcontainers import SortedDict
 from ares.dap.version_list import VersionList, capacity
 from ares.model.codec import DETACHED_BYTES_MIN, FRAMES_MAX
 from ares.model.configuration import Configuration, Successor, advance
-from ares.model.element import hollow, intact, is_hollow, is_in_crumbs, sealed
+from ares.model.element import hollow, intact, is_hollow, is_in_crumbs, sealed, too_large
 from ares.model.errors import AresError, BadInput
 from ares.model.identity import (
     KEY_BYTES_MAX,
     NO_CALL,
-    VALUE_BYTES_MAX,
+    VALUE_BYTES_DEFAULT,
     ObjectName,
     fits,
     is_object_name,
@@ -87,7 +87,7 @@ def no_clock() -> float:
 
 
 class BadElement(AresError):
-    """An element of another server, with a wrong seal, damaged, or with an unreachable tag."""
+    """An element of another server, with a wrong seal, damaged, too large, or beyond all tags."""
 
 
 class ConfigurationState:
@@ -103,7 +103,7 @@ class ConfigurationState:
     sequence takes longer than answering. ``objects``: the versions held, by object, in the order of
     names; only this class and the compiled core change them. ``element_index``: index of the
     elements held here. ``capacity``: most versions of an object. ``order_known``: see
-    ``following``.
+    ``following``. ``value_bytes``: bytes of the largest value taken from clients.
 
     The server remembers the objects with a put after nextC (``following``), and can say of the
     other objects that all their versions were here before: a mover finds these versions, because
@@ -118,6 +118,7 @@ class ConfigurationState:
         clock: Clock = no_clock,
         share: ConfigurationUsage | None = None,
         note_final: Callable[[Configuration], None] = lambda configuration: None,
+        value_bytes: int = VALUE_BYTES_DEFAULT,
     ) -> None:
         self.configuration = configuration
         self.successor: Successor | None = None
@@ -136,6 +137,7 @@ class ConfigurationState:
         self.objects: SortedDict[ObjectName, VersionList] = SortedDict()
         self.following: set[ObjectName] = set()
         self._clock = clock
+        self._value_bytes = value_bytes
         self._left: SortedDict[ObjectName, None] = SortedDict()
         self._left_seen = ObjectName("")
         self.order_known = True
@@ -278,10 +280,11 @@ class ConfigurationState:
         """
         elements = [element for _, element in held]
         size = sum(element.size for element in elements)
-        if size > VALUE_BYTES_MAX or sum(len(element.parts) for element in elements) >= FRAMES_MAX:
+        parts = sum(len(element.parts) for element in elements)
+        if size > self._value_bytes or parts >= FRAMES_MAX:
             raise BadInput(
                 f"the List of {shown(object)} has {len(held)} elements of {size} bytes in all, and "
-                f"a reply carries at most {VALUE_BYTES_MAX}: take a smaller delta"
+                f"a reply carries at most {self._value_bytes}: take a smaller delta"
             )
         sound = [not self._journaled or self.is_sound(object, *version) for version in held]
         if not all(sound):
@@ -331,6 +334,8 @@ class ConfigurationState:
         if not checked:
             if not 0 < len(object) <= NAME_CHARACTERS_SURE:
                 check_name(object)
+            if element.length > self._value_bytes:
+                raise BadElement(too_large(element.length, self._value_bytes))
             if (
                 element.index != self.element_index
                 or not LEFT_LENGTH <= element.length <= size * self.configuration.k

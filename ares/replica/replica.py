@@ -23,7 +23,13 @@ from ares.dap.version_list import VersionList
 from ares.model.configuration import Configuration, ConflictingSuccessor, Successor, advance
 from ares.model.element import hollow, intact, is_hollow
 from ares.model.errors import AresError, BadInput, StoreDamaged
-from ares.model.identity import ConfigurationId, DomainName, ObjectName, ServerId
+from ares.model.identity import (
+    VALUE_BYTES_DEFAULT,
+    ConfigurationId,
+    DomainName,
+    ObjectName,
+    ServerId,
+)
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     Ack,
@@ -77,7 +83,7 @@ class Replica:
     see :class:`ares.replica.configuration_state.ConfigurationState`. ``journaled``: the server has
     a journal, which first gives all facts to :meth:`restore`; afterwards requests in need of room
     (:class:`ares.model.messages.NeededRoom`) go through :meth:`put` and :meth:`point`. ``account``:
-    the account of the journal.
+    the account of the journal. ``value_bytes``: bytes of the largest value taken from clients.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class Replica:
         initial: Configuration,
         clock: Clock = no_clock,
         journaled: bool = False,
+        value_bytes: int = VALUE_BYTES_DEFAULT,
     ) -> None:
         self.server = server
         self.identity = identity
@@ -94,6 +101,7 @@ class Replica:
         self.account = JournalUsage()
         self._cluster = initial.cluster_id
         self._clock = clock
+        self._value_bytes = value_bytes
         self._hosted: dict[ConfigurationId, ConfigurationState] = {}
         self._places: dict[tuple[DomainName, int], ConfigurationId] = {
             (initial.domain, initial.index): initial.id
@@ -226,6 +234,7 @@ class Replica:
                 self._clock,
                 ConfigurationUsage(self.account) if self.journaled else None,
                 self._note_final,
+                self._value_bytes,
             )
             if self._restoring:
                 hosting.begin_restoring()

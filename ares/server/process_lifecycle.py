@@ -451,7 +451,6 @@ async def _serve_objects(
     life, disk = ProcessLifecycle(settings, server, guard.lock), TimedDisk()
     with life.probed(), contextlib.nullcontext() if tracer is None else contextlib.closing(tracer):
         journal, plan, log_journals = None, None, None
-        links = _links(settings, server)
         async with contextlib.aclosing(ElementClient(settings, server)) as asking:
             if settings.durable:
                 from ares.server.hosted_log import LOG_PLACE_BYTES
@@ -481,11 +480,12 @@ async def _serve_objects(
                 serving,
                 plan,
                 life.traffic,
-                links,
+                _links(settings, server),
                 log_journals,
                 settings.logs.fetch_bytes_per_s,
                 sites_of(settings),
                 settings.published,
+                settings.limits.value_bytes,
             )
             await run_server(parts)
 

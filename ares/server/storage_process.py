@@ -12,7 +12,7 @@ from ares import compiled
 from ares.metrics import ListenerTraffic
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
-from ares.model.identity import ServerId
+from ares.model.identity import VALUE_BYTES_DEFAULT, ServerId
 from ares.net.port import Connections, Listener
 from ares.platform import tasks
 from ares.replica.configuration_state import Clock, no_clock
@@ -32,6 +32,7 @@ def restored(
     initial: Configuration,
     journal: Journal,
     clock: Clock = no_clock,
+    value_bytes: int = VALUE_BYTES_DEFAULT,
 ) -> Replica:
     """Return the server's state from ``journal``, with the state hidden from the collector.
 
@@ -44,7 +45,7 @@ def restored(
     """
     gc.disable()  # millions of new objects and no garbage: a search would take most of the time
     try:
-        replica = recovered(server, identity, initial, journal, clock)
+        replica = recovered(server, identity, initial, journal, clock, value_bytes)
     finally:
         gc.enable()
     gc.freeze()
@@ -57,9 +58,10 @@ def recovered(
     initial: Configuration,
     journal: Journal,
     clock: Clock = no_clock,
+    value_bytes: int = VALUE_BYTES_DEFAULT,
 ) -> Replica:
     """Return the server's state from ``journal``, as often as called; see :func:`restored`."""
-    replica = Replica(server, identity, initial, clock, journal.keeps)
+    replica = Replica(server, identity, initial, clock, journal.keeps, value_bytes)
     replica.begin_restoring()
     for place, facts in journal.recover():
         for fact in facts:
@@ -110,6 +112,9 @@ class ServingParts(NamedTuple):
     published: bool = False
     """Whether the algorithms as published may run."""
 
+    value_bytes: int = VALUE_BYTES_DEFAULT
+    """Bytes of the largest value taken from clients."""
+
 
 async def run_server(parts: ServingParts) -> None:
     """Serve until ``stop`` is set, reply to the requests taken, and close the journal.
@@ -127,7 +132,7 @@ async def run_server(parts: ServingParts) -> None:
         stop.set()
 
     try:
-        replica = restored(server, parts.identity, parts.initial, journal, time.time)
+        replica = _replica(parts, journal)
         if parts.links is not None:
             logs = _logs(parts, parts.links, fail)
             logs.restore()
@@ -177,6 +182,12 @@ async def run_server(parts: ServingParts) -> None:
     if failure:
         raise StoreFailed(f"of {server}", failure[0].strerror or str(failure[0])) from failure[0]
     log.info("stopped")
+
+
+def _replica(parts: ServingParts, journal: Journal) -> Replica:
+    return restored(
+        parts.server, parts.identity, parts.initial, journal, time.time, parts.value_bytes
+    )
 
 
 def _logs(parts: ServingParts, links: Connections, fail: Callable[[OSError], None]) -> HostedLogs:

@@ -44,7 +44,7 @@ constants! {
     RESERVED: &str = "\0";
     OF_WRITERS: [&str; 4] = ["\0file/", "\0block/", "\0mark/", "\0mirror/"];
     KEY_BYTES_MAX: usize = 1024;
-    VALUE_BYTES_MAX: i64 = 256 * 1024 * 1024;
+    VALUE_BYTES_MAX: i64 = 1024 * 1024 * 1024;
     DELETED_LENGTH: i64 = -1;
     LEFT_LENGTH: i64 = -2;
     NUMBER_FLOOR: u64 = 1 << 48;

@@ -9,7 +9,7 @@ from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
-from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT, ClientId
 from ares.model.messages import AnyMessage, PutData
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
@@ -67,6 +67,7 @@ class InprocCluster:
         consensus: Any = None,
         book: Any = None,
         site: str = "",
+        value_bytes: int = VALUE_BYTES_DEFAULT,
     ) -> Manager:
         client = ClientId(len(self.managers) + 1)
         connect = partial(InprocConnections, self.network, site)
@@ -79,6 +80,7 @@ class InprocCluster:
                 client,
                 switches or Switches(),
                 timeout_s,
+                value_bytes=value_bytes,
             )
         )
         self.managers.append(manager)

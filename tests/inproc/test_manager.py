@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from ares.model.errors import BadInput, ConnectionClosed, ObjectNotFound, Unavailable
-from ares.model.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from ares.model.identity import KEY_BYTES_MAX, VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX
 from ares.model.tag import Tag
 from ares.model.units import MIB
 
@@ -104,16 +104,19 @@ async def test_the_longest_key(cluster):
     assert await listed(store) == [key]
 
 
-async def test_a_value_that_is_too_large_is_refused_before_anything_is_sent(cluster, monkeypatch):
-    monkeypatch.setattr("ares.client.store.VALUE_BYTES_MAX", 1000)
-    store = cluster.manager()
-    with pytest.raises(BadInput, match="at most 1000 bytes; nothing was sent"):
+async def test_a_value_that_is_too_large_is_refused_before_anything_is_sent(cluster):
+    store = cluster.manager(value_bytes=1000)
+    with pytest.raises(
+        BadInput, match=r"at most 1000 bytes \(value_bytes under \[limits\] .*\); nothing was sent"
+    ):
         await store.write("key", b"x" * 1001)
     with pytest.raises(BadInput):
         await store.write("key", memoryview(b"x" * 2002).cast("H"))
     assert cluster.requests == 0
     await store.write("key", b"x" * 1000)
-    assert VALUE_BYTES_MAX == 256 * MIB
+    with pytest.raises(BadInput, match="at most 1000 bytes"):
+        await store.write_versioned("key", b"x" * 1001, None)
+    assert (VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX) == (256 * MIB, 1024 * MIB)
 
 
 async def test_a_bad_prefix_is_refused_before_anything_is_sent(cluster):

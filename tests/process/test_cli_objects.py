@@ -14,7 +14,7 @@ from ares.cli.terminal import size
 from ares.client.connect import connect
 from ares.consensus.remote import RemoteConsensus
 from ares.model.configuration import Configuration
-from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
+from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT, ClientId
 from ares.net.libzmq import ZmqConnections
 from ares.platform.interpreter import python
 
@@ -100,8 +100,8 @@ def test_a_name_cannot_speak_to_the_terminal(cli: Cli) -> None:
 
 def test_what_cannot_be_stored_is_refused_before_anything_is_sent(cli: Cli, tmp_path: Path) -> None:
     with (tmp_path / "big").open("wb") as big:
-        big.truncate(VALUE_BYTES_MAX + 1)
-    assert f"more than the {VALUE_BYTES_MAX} bytes" in cli.fails(
+        big.truncate(VALUE_BYTES_DEFAULT + 1)
+    assert f"more than the {VALUE_BYTES_DEFAULT} bytes" in cli.fails(
         2, "write", "refused", tmp_path / "big"
     )
     assert "No such file" in cli.fails(2, "write", "refused", tmp_path / "missing")

@@ -9,8 +9,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ares.cluster.tables import TransportName
-from ares.model.codec import FRAME_BYTES_MAX
-from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
+from ares.model.codec import frame_bytes_max
+from ares.model.identity import (
+    VALUE_BYTES_DEFAULT,
+    CallId,
+    ClientId,
+    ConfigurationId,
+    ObjectName,
+)
 from ares.model.messages import Ack, Element, PutData
 from ares.model.tag import Tag
 from ares.model.units import MIB
@@ -22,7 +28,7 @@ from .test_gate import S0, GuardedServer, client_of
 STRANGERS = 2
 EACH_BYTES = 100 * MIB
 GREETING = (b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE").ljust(64, b"\0")
-HUGE_COMMAND = b"\x06" + struct.pack(">Q", FRAME_BYTES_MAX)
+HUGE_COMMAND = b"\x06" + struct.pack(">Q", frame_bytes_max(VALUE_BYTES_DEFAULT))
 
 
 @pytest.fixture

@@ -14,16 +14,28 @@ import zmq
 import zmq.asyncio
 
 from ares.cluster.tables import Limits
-from ares.model.codec import encode
+from ares.model.codec import encode, frame_bytes_max
 from ares.model.identity import CallId, ConfigurationId, ObjectName
-from ares.model.messages import AnyMessage, DataReply, Element, PutData
+from ares.model.messages import Ack, AnyMessage, DataReply, Element, PutData, Reason, Refused
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.units import MIB
-from ares.net.libzmq import RECEIVED_BATCHES_MAX
+from ares.net.libzmq import RECEIVED_BATCHES_MAX, ZmqListener
 from ares.net.native import ZmtpListener
+from ares.security.clients_file import Lock
 
 from .test_zmq import LARGE_FRAME, hung_up, shaken_hands
-from .wires import S0, WAIT_S_MAX, Wire, WireServer, ZmqWire, acknowledge, get_tag, until
+from .wires import (
+    S0,
+    WAIT_S_MAX,
+    Everybody,
+    Wire,
+    WireServer,
+    ZmqWire,
+    ZmtpWire,
+    acknowledge,
+    get_tag,
+    until,
+)
 
 MORE = b"\x03"
 HANDSHAKE_BYTES_MAX = 1024
@@ -84,6 +96,50 @@ async def test_one_connection_too_many_is_refused_until_another_has_left(
         await our_server.connect(server).insist(S0, 3)
         assert listener.refused == 5
         links[1][1].close()
+
+
+@pytest.mark.parametrize("kind", [ZmtpListener, ZmqListener])
+async def test_a_frame_is_bounded_by_the_setting_for_values(
+    kind: type[ZmtpListener] | type[ZmqListener],
+) -> None:
+    listener = kind("127.0.0.1:0", limits=Limits(value_bytes=600 * MIB))
+    server = WireServer(listener, acknowledge)
+    server.address = await listener.serve(server.handle)
+    links = []
+    for more in (0, 1):
+        reader, writer = await shaken_hands(server)
+        size = frame_bytes_max(600 * MIB) + more
+        writer.write(LARGE_FRAME + struct.pack(">Q", size) + bytes(1000))
+        links.append((reader, writer))
+    assert await hung_up(links[1][0])
+    links[0][1].write(bytes(1000))
+    await asyncio.sleep(0.05)
+    assert not links[0][0].at_eof()
+    for _, writer in links:
+        writer.close()
+    await listener.close()
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+async def test_a_value_beyond_the_server_s_setting_is_refused_before_it_is_sent(
+    has_keys: bool,
+) -> None:
+    """The server would hang up on the frame, and the client would not know the reason."""
+    wire = ZmtpWire(has_keys)
+    lock = None if wire.server_key is None else Lock(wire.server_key, Everybody())
+    listener = ZmtpListener("127.0.0.1:0", lock, Limits(value_bytes=2 * MIB))
+    server = WireServer(listener, acknowledge)
+    server.address = await listener.serve(server.handle)
+    client = wire.connect(server)
+    assert [type(reply) for reply in await client.ask(S0, [put(1, 2 * MIB)])] == [Ack]
+    [refused] = await client.ask(S0, [put(2, 2 * MIB + 1)])
+    assert isinstance(refused, Refused)
+    assert (refused.call, refused.reason) == (2, Reason.BAD_ELEMENT)
+    assert f"allows {2 * MIB} (value_bytes under [limits])" in refused.detail
+    await client.ask(S0, [get_tag(3)])
+    assert [message.call for message in server.received] == [1, 3]
+    await wire.close()
+    await listener.close()
 
 
 async def send_for_ever(server: WireServer, head: bytes, stop_bytes: int) -> int:

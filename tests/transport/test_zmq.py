@@ -11,9 +11,9 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from ares.model.codec import FRAME_BYTES_MAX, WIRE_VERSION, decode, encode
+from ares.model.codec import WIRE_VERSION, decode, encode, frame_bytes_max
 from ares.model.errors import BadInput
-from ares.model.identity import CallId, ServerId
+from ares.model.identity import VALUE_BYTES_DEFAULT, CallId, ServerId
 from ares.model.messages import AnyMessage, DataReply, Element
 from ares.model.tag import TAG_ZERO
 from ares.model.units import MIB
@@ -103,7 +103,7 @@ async def test_an_oversized_frame_ends_its_connection_only(zmq_wire: ZmqWire) ->
     server = await zmq_wire.serve()
     client = zmq_wire.connect(server)
     await client.ask(S0, [get_tag(1)])
-    for size in (FRAME_BYTES_MAX + 1, 2**62):
+    for size in (frame_bytes_max(VALUE_BYTES_DEFAULT) + 1, 2**62):
         reader, writer = await shaken_hands(server)
         writer.write(LARGE_FRAME + struct.pack(">Q", size) + bytes(1000))
         assert await hung_up(reader)

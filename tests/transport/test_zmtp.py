@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.cluster.tables import Limits
-from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, decode, encode
+from ares.model.codec import FRAMES_MAX, decode, encode, frame_bytes_max
+from ares.model.identity import VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX
 from ares.model.messages import DataReply, Element
 from ares.model.tag import TAG_ZERO
 from ares.net.libzmq import ZmqConnections
@@ -50,6 +51,8 @@ from .wires import (
     nothing_stays,
     until,
 )
+
+LARGEST_FRAME = frame_bytes_max(VALUE_BYTES_MAX)
 
 
 def opening(kind: bytes) -> bytes:
@@ -205,7 +208,7 @@ def test_an_incomplete_message_is_on_the_books() -> None:
         (opening(DEALER)[:GREETING_BYTES] + on_wire([b"early"]), "before the handshake"),
         (opening(DEALER)[:GREETING_BYTES] + b"\x04\x06\x05OTHER", "in the handshake"),
         (opening(DEALER) + b"\x40\x00", "flags"),
-        (opening(DEALER) + b"\x02" + (FRAME_BYTES_MAX + 1).to_bytes(8, "big"), "a frame of"),
+        (opening(DEALER) + b"\x02" + (LARGEST_FRAME + 1).to_bytes(8, "big"), "a frame of"),
         (opening(DEALER) + b"\x02" + b"\xff" * 8, "a frame of"),
         (opening(DEALER) + b"\x06" + (1 << 20).to_bytes(8, "big"), "a command of"),
         (opening(DEALER) + b"\x01\x00" * (FRAMES_MAX + 1), "frames"),
@@ -225,7 +228,38 @@ def test_garbage_is_refused_or_waited_for(garbage: bytes, stage: int) -> None:
         feed(side, whole[: (0, GREETING_BYTES, len(whole), len(opening(DEALER)))[stage]] + garbage)
     except NotZmtp:
         return
-    assert side.held_bytes <= len(garbage) + FRAME_BYTES_MAX
+    assert side.held_bytes <= len(garbage) + LARGEST_FRAME
+
+
+@given(st.integers(VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX), st.integers(-2, 2))
+def test_a_frame_is_bounded_by_the_largest_value_of_the_cluster(value: int, more: int) -> None:
+    side = FrameParser(
+        ROUTER, memoryview(bytearray(SCRATCH_BYTES)), NullHandshake(ROUTER), value_bytes=value
+    )
+    size = frame_bytes_max(value) + more
+    sent = opening(DEALER) + b"\x02" + size.to_bytes(8, "big") + b"begin"
+    if more > 0:
+        with pytest.raises(NotZmtp, match=f"a frame of {size}"):
+            feed(side, sent)
+    else:
+        feed(side, sent)
+        assert side.held_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("said", "largest"),
+    [
+        (b"629145600", 629145600),
+        (b"9" * 10, 9_999_999_999),
+        *((bad, VALUE_BYTES_MAX) for bad in (b"", b"0", b"-1", b"1e9", b"9" * 11, b"\xff")),
+    ],
+)
+def test_a_server_says_its_largest_value_in_the_handshake(said: bytes, largest: int) -> None:
+    name = b"Ares-Value-Bytes"
+    metadata = properties(ROUTER) + bytes([len(name)]) + name + len(said).to_bytes(4, "big") + said
+    side = incoming(DEALER)
+    feed(side, greeting(b"NULL") + framed(b"\x05READY" + metadata))
+    assert side.peer_value_bytes == largest
 
 
 def test_a_ping_is_answered() -> None:

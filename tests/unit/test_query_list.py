@@ -87,8 +87,8 @@ def test_a_finalized_successor_makes_every_element_bottom(server):
     assert listed(server).successor == FINAL
 
 
-def test_a_list_beyond_the_largest_value_is_refused_unless_withheld(server, monkeypatch):
-    monkeypatch.setattr("ares.replica.configuration_state.VALUE_BYTES_MAX", 7)
+def test_a_list_beyond_the_largest_value_is_refused_unless_withheld():
+    server = Replica("s1", servers(1)[0].identity, EC, value_bytes=7)
     server.handle(put(1))
     assert isinstance(listed(server), ListReply)
     server.handle(put(2))

@@ -10,7 +10,7 @@ from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.errors import ElementRefused, NoTagLeft
-from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
+from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT
 from ares.model.messages import DELETED_LENGTH, LEFT_LENGTH, PutData, TagReply
 from ares.model.tag import NUMBER_FLOOR, NUMBER_LAST, NUMBERS_PER_S, Tag, number_max
 from ares.model.value import TOMBSTONE
@@ -97,7 +97,7 @@ def test_without_a_clock_the_floor_is_taken():
     [
         (LEFT_LENGTH - 1, b""),
         (13, b"four"),
-        (VALUE_BYTES_MAX, b"four"),
+        (VALUE_BYTES_DEFAULT, b"four"),
         (2**62, b"four"),
         (-(2**63), b""),
     ],

@@ -31,7 +31,6 @@ def tracebacks(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
 
 def test_a_result_is_returned_without_being_printed():
     """CPython 3.11 prints the result of a runner's task: seconds for a large value."""
-
     printed = []
 
     class Result:

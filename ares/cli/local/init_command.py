@@ -11,6 +11,7 @@ import typer
 from msgspec import structs
 
 from ares.cli.options import SharedOptions
+from ares.cli.terminal import parse_size
 from ares.model.configuration import SERVERS_MAX
 from ares.model.errors import BadInput
 from ares.model.numbers import PORT_MAX
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SERVERS_DEFAULT = 5
 SPARES_MAX = 1000
+VALUE_SIZE_DEFAULT = "256M"
 MEMBERS_MAX = 15
 """The largest number of consensus members; each decision waits for a majority."""
 
@@ -137,6 +139,13 @@ def init(
         ),
     ] = None,
     transport: Transport = "native",
+    value_max: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="The largest value, up to 1G; servers may then take more memory (docs/limits.md).",
+        ),
+    ] = VALUE_SIZE_DEFAULT,
 ) -> None:
     """Write the file and secrets of a new cluster.
 
@@ -165,6 +174,7 @@ def init(
         spares,
         autopilot,
         transport=transport,
+        value_bytes=parse_size(value_max),
     )
     plan = plan if sites is None else _at_sites(plan, sites)
     check_unused(directory)

@@ -32,7 +32,7 @@ def write(
     domain: Domain = DEFAULT_DOMAIN,
 ) -> None:
     """Store a file, or standard input, as the object KEY, and show where the time went."""
-    value = read_input(file)
+    value = read_input(file, common.settings().limits.value_bytes)
     _traced(common, domain, lambda store: store.write(key, value))
 
 

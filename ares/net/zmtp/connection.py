@@ -8,7 +8,7 @@ import termios
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
-from ares.model.codec import Frame
+from ares.model.codec import VALUE_BYTES_MAX, Frame
 from ares.net.zmtp.frames import (
     MECHANISM_AT,
     SCRATCH_BYTES,
@@ -72,10 +72,11 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     ``handshake``: this side's handshake, not begun. ``slow``: the peer does not take the bytes
     sent. ``shaken``: the handshake was done; from this moment on, ``key`` is the peer's key, where
-    clients have keys, and ``site`` the peer's site by its own word. ``ready``: the handshake was
-    done, and neither side has hung up since. ``trouble``: the reason for hanging up on a peer that
-    sent other bytes than ZMTP. ``careful``: the handshake begins only when the peer's greeting is
-    here and fits.
+    clients have keys, ``site`` the peer's site by its own word, and ``peer_value_bytes`` the
+    largest value taken by the peer. ``ready``: the handshake was done, and neither side has hung up
+    since. ``trouble``: the reason for hanging up on a peer that sent other bytes than ZMTP.
+    ``careful``: the handshake begins only when the peer's greeting is here and fits.
+    ``value_bytes``: bytes of the largest value that the peer may send.
     """
 
     def __init__(
@@ -85,13 +86,15 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         scratch: memoryview,
         events: ConnectionEvents,
         careful: bool = False,
+        value_bytes: int = VALUE_BYTES_MAX,
     ) -> None:
         self.key = self.site = ""
+        self.peer_value_bytes = VALUE_BYTES_MAX
         self.slow = False
         self.shaken = False
         self.ready = False
         self.trouble: NotZmtp | None = None
-        self._incoming = FrameParser(kind, scratch, handshake)
+        self._incoming = FrameParser(kind, scratch, handshake, value_bytes)
         self._made, self._met, self._receive, self._lost = events[:4]
         self._taken, self._holds, self._quick = events[4:]
         self._careful = careful
@@ -148,6 +151,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
                 self.transport.write(b"".join(answers))
         if not self.shaken and incoming.ready:
             self.shaken, self.key, self.site = True, incoming.client_key, incoming.site
+            self.peer_value_bytes = incoming.peer_value_bytes
             self.ready = not self.transport.is_closing()
             self._met(self)
         if messages:

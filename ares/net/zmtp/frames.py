@@ -13,7 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
-from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
+from ares.model.codec import (
+    FRAMES_MAX,
+    HEADER_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    Frame,
+    frame_bytes_max,
+)
 from ares.model.errors import AresError
 
 DEALER = b"DEALER"
@@ -28,10 +34,8 @@ GREETING_SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
 _AS_SERVER_AT = 32
 _PROPERTY_NAME = re.compile(rb"[a-z0-9._+-]{1,255}")
 _SITE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NUMBER = re.compile(rb"[1-9][0-9]{0,9}")
 _SIZE_BYTES = 4
-
-MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 32 * 1024 * 1024
-"""Bytes of all frames of a message: the largest value in its elements, and a header."""
 
 SCRATCH_BYTES = 256 * 1024
 """Most bytes of a read."""
@@ -136,16 +140,15 @@ class Handshake(ABC):
 
 
 class NullHandshake(Handshake):
-    """The handshake of a socket of this ``kind``, at ``site``, in a cluster without keys."""
+    """The handshake in a cluster without keys; its arguments are those of :func:`properties`."""
 
     mechanism = b"NULL"
 
-    def __init__(self, kind: bytes, site: str = "") -> None:
-        self._kind = kind
-        self._site = site
+    def __init__(self, kind: bytes, site: str = "", value_bytes: int = 0) -> None:
+        self._own = properties(kind, site, value_bytes)
 
     def opening(self) -> bytes:
-        return greeting(self.mechanism) + framed(b"\x05READY" + properties(self._kind, self._site))
+        return greeting(self.mechanism) + framed(b"\x05READY" + self._own)
 
     def hear(self, command: bytes) -> bytes:
         if (refused := refusal(command)) is not None:
@@ -165,15 +168,16 @@ def greeting(mechanism: bytes, as_server: bool = False) -> bytes:
     return (head + bytes([as_server])).ljust(GREETING_BYTES, b"\0")
 
 
-def properties(kind: bytes, site: str = "") -> bytes:
+def properties(kind: bytes, site: str = "", value_bytes: int = 0) -> bytes:
     """Return the properties of a socket of this kind.
 
-    ``site`` (docs/sites.md) is sent unless empty.
+    A client sends its ``site`` (docs/sites.md), and a server the bytes of the largest value taken.
     """
     return (
         _property(b"Socket-Type", kind)
         + _property(b"Identity", b"")
         + (_property(b"Ares-Site", site.encode()) if site else b"")
+        + (_property(b"Ares-Value-Bytes", b"%d" % value_bytes) if value_bytes else b"")
     )
 
 
@@ -181,6 +185,12 @@ def site_in(found: Mapping[bytes, bytes]) -> str:
     """Return the site among a peer's properties; empty without a valid name of a site."""
     site = found.get(b"ares-site", b"")
     return site.decode("ascii") if _SITE.fullmatch(site) else ""
+
+
+def value_bytes_in(found: Mapping[bytes, bytes]) -> int:
+    """Return the largest value taken by a peer; VALUE_BYTES_MAX without a valid number."""
+    given = found.get(b"ares-value-bytes", b"")
+    return int(given) if _NUMBER.fullmatch(given) else VALUE_BYTES_MAX
 
 
 def _property(name: bytes, value: bytes) -> bytes:
@@ -287,15 +297,23 @@ class FrameParser:
 
     ``scratch``: room for a read, shared by all connections of a thread: an idle connection holds no
     memory. ``ready``: the handshake is done, and the client has proved to own ``client_key``
-    (empty: a cluster without keys), and has given ``site``. ``cipher``: seals messages from this
-    moment on, if set. ``answers``: bytes to be sent to the peer as an answer; ``after_greeting``
-    among them, once the peer's greeting is here and fits. ``held_bytes``: of an incomplete message.
-    ``plain``: the handshake is done, and messages are sent unencrypted.
+    (empty: a cluster without keys), and has given ``site``. ``peer_value_bytes``: the largest value
+    taken by the peer. ``cipher``: seals messages from this moment on, if set. ``answers``: bytes to
+    be sent to the peer as an answer; ``after_greeting`` among them, once the peer's greeting is
+    here and fits. ``held_bytes``: of an incomplete message. ``plain``: the handshake is done, and
+    messages are sent unencrypted. ``value_bytes``: bytes of the largest value that may come.
     """
 
-    def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
+    def __init__(
+        self,
+        kind: bytes,
+        scratch: memoryview,
+        handshake: Handshake,
+        value_bytes: int = VALUE_BYTES_MAX,
+    ) -> None:
         self.ready = False
         self.client_key = self.site = ""
+        self.peer_value_bytes = VALUE_BYTES_MAX
         self.cipher: Cipher | None = None
         self.answers: list[bytes | bytearray] = []
         self.after_greeting = b""
@@ -313,6 +331,8 @@ class FrameParser:
         self._more = False
         self._frames: list[Frame] = []
         self._message_bytes = 0
+        self._frame_bytes_max = frame_bytes_max(value_bytes)
+        self._message_bytes_max = self._frame_bytes_max + HEADER_BYTES_MAX
 
     @property
     def progress(self) -> int:
@@ -447,7 +467,10 @@ class FrameParser:
         if not self.ready:
             raise NotZmtp("a message before the handshake")
         content = size if self.cipher is None else size - self.cipher.overhead_bytes
-        if content > FRAME_BYTES_MAX or self._message_bytes + content > MESSAGE_BYTES_MAX:
+        if (
+            content > self._frame_bytes_max
+            or self._message_bytes + content > self._message_bytes_max
+        ):
             raise NotZmtp(
                 f"a frame of {size} bytes in a message that has {self._message_bytes} already"
             )
@@ -501,7 +524,7 @@ class FrameParser:
                 handshake.client_key,
                 None,
             )
-            self.site = site_in(found)
+            self.site, self.peer_value_bytes = site_in(found), value_bytes_in(found)
             self.plain = handshake.cipher is None
         if answer:
             self.answers.append(answer)

@@ -1,0 +1,173 @@
+"""The largest value of a cluster: a setting, kept by servers, clients, and the cluster file."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ares.cli.main import run
+from ares.client.store import checked_value
+from ares.cluster.new_cluster import InitPlan, create
+from ares.cluster.settings import Settings
+from ares.cluster.tables import Limits
+from ares.model.codec import frame_bytes_max
+from ares.model.configuration import Configuration
+from ares.model.element import sealed
+from ares.model.errors import BadInput, ElementRefused
+from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX
+from ares.model.messages import Ack, GetData, PutData, Reason
+from ares.model.tag import Tag
+from ares.model.units import MIB
+from ares.registers.operations import read, write
+from ares.replica.facts import ConfigurationRecord
+from ares.replica.replica import Replica
+from tests.protocol.protocol_world import ProtocolWorld, servers
+
+MEMBERS = servers(0, 1, 2)
+ABD = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
+EC = Configuration.ec(MEMBERS, 2, 2, allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
+ALLOWED = st.integers(VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX)
+FILE = """
+format = 1
+name = "ares-test"
+durability = "memory"
+[[server]]
+id = "s0"
+address = "127.0.0.1:7400"
+identity = "00000000000000000000000000000000"
+[initial]
+dap = "abd"
+servers = ["s0"]
+allow_no_faults = true
+[limits]
+"""
+
+
+def limits(**keys: object) -> Limits:
+    lines = "".join(f"{key} = {value}\n" for key, value in keys.items())
+    return Settings.parse(FILE + lines, Path("cluster.toml")).limits
+
+
+@given(ALLOWED)
+def test_every_allowed_value_has_limits_with_room_and_no_smaller_ones(value_bytes):
+    found = Limits.for_values(value_bytes)
+    keys = {
+        "value_bytes": value_bytes,
+        "received_bytes": found.received_bytes,
+        "unread_bytes": found.unread_bytes,
+    }
+    assert limits(**keys) == found
+    least = frame_bytes_max(value_bytes) + 64 * MIB
+    for key in ("received_bytes", "unread_bytes"):
+        assert limits(**keys | {key: least}).value_bytes == value_bytes
+        with pytest.raises(BadInput, match=rf"limits.{key}: .*value_bytes = {value_bytes}\)"):
+            limits(**keys | {key: least - 1})
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_a_setting_out_of_bounds_is_refused_and_no_other(value_bytes):
+    room = dict.fromkeys(("received_bytes", "unread_bytes"), 2048 * MIB)
+    if VALUE_BYTES_DEFAULT <= value_bytes <= VALUE_BYTES_MAX:
+        assert limits(value_bytes=value_bytes, **room).value_bytes == value_bytes
+    else:
+        with pytest.raises(
+            BadInput, match=r"limits\.value_bytes: expected 268435456 to 1073741824"
+        ):
+            limits(value_bytes=value_bytes, **room)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("0", "expected 268435456 to 1073741824, found 0"),
+        ("-1", "found -1"),
+        (str(VALUE_BYTES_DEFAULT - 1), "expected 268435456 to"),
+        (str(VALUE_BYTES_MAX + 1), "to 1073741824, found 1073741825"),
+        ('"600 MiB"', "expected `integer`, got `string`"),
+        ("6e8", "expected `integer`, got `float`"),
+        ("true", "expected `integer`, got `boolean`"),
+    ],
+)
+def test_a_bad_setting_says_its_bounds(value, why):
+    with pytest.raises(BadInput, match=f"limits.value_bytes: .*{why}"):
+        limits(value_bytes=value)
+
+
+@pytest.mark.parametrize(("word", "bytes"), [("256M", 256 * MIB), ("1G", 1024 * MIB)])
+def test_init_writes_the_setting_and_room_for_it(tmp_path, word, bytes):
+    words = ["init", str(tmp_path), "--base-port", "0", "--value-max", word]
+    assert run(words) == 0
+    found = Settings.load(tmp_path / "cluster.toml").limits
+    assert found == Limits.for_values(bytes)
+    assert found.unread_bytes >= bytes
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "255M", "1073741825", "text"])
+def test_init_refuses_a_bad_setting_and_writes_nothing(tmp_path, word, capsys):
+    assert run(["init", str(tmp_path / "c"), "--base-port", "0", f"--value-max={word}"]) == 2
+    assert word in capsys.readouterr().err or word == "255M"
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_file_without_the_setting_has_none_of_its_lines(tmp_path):
+    assert "limits" not in create(tmp_path, InitPlan(base_port=0)).path.read_text()
+
+
+# -- servers and clients ---------------------------------------------------------------------------
+
+
+def put_of(configuration, length, index=0):
+    data = bytes(-(-length // configuration.k))
+    element = sealed(configuration.id, "k", Tag(1, 1), index, length, (data,))
+    return PutData(7, configuration.id, "k", Tag(1, 1), element)
+
+
+def replica(configuration, **more):
+    server = configuration.servers[0]
+    return Replica(server.id, server.identity, configuration, **more)
+
+
+@given(st.integers(1, 500), st.integers(-2, 2), st.sampled_from([ABD, EC]))
+def test_a_server_takes_values_up_to_its_setting(value_bytes, more, configuration):
+    server = replica(configuration, value_bytes=value_bytes)
+    length = max(value_bytes + more, 0)
+    reply = server.handle(put_of(configuration, length))
+    if length <= value_bytes:
+        assert isinstance(reply, Ack)
+        return
+    assert reply.reason is Reason.BAD_ELEMENT
+    assert f"a value of {length} bytes" in reply.detail
+    assert f"allows {value_bytes} (value_bytes under [limits])" in reply.detail
+    assert server.hosted[configuration.id].elements == 0
+
+
+def test_a_server_with_a_lower_setting_keeps_and_gives_its_larger_values():
+    server = replica(ABD, journaled=True, value_bytes=10)
+    server.begin_restoring()
+    server.restore(ConfigurationRecord(ABD, None, False), 1)
+    server.restore(put_of(ABD, 11), 1)
+    server.restored()
+    assert server.handle(GetData(7, ABD.id, "k", True, Tag(1, 1))).element.length == 11
+
+
+def test_a_client_with_another_file_learns_the_setting_from_the_refusal():
+    world = ProtocolWorld(ABD, range(3))
+    for server in MEMBERS:
+        world.replicas[server.id] = Replica(server.id, server.identity, ABD, value_bytes=10)
+    client = world.client()
+    client.run(write(client.view, "k", bytes(10)))
+    with pytest.raises(ElementRefused, match=r"allows 10 \(value_bytes under \[limits\]\)"):
+        client.run(write(client.view, "k", bytes(11)))
+    assert client.run(read(client.view, "k")).value == bytes(10)
+
+
+@given(st.integers(0, 100), st.integers(-2, 2), st.sampled_from([bytes, bytearray]))
+def test_a_client_sends_values_up_to_the_setting(bytes_max, more, kind):
+    given_bytes = kind(max(bytes_max + more, 0))
+    for value in (given_bytes, memoryview(given_bytes)):
+        if len(value) <= bytes_max:
+            assert checked_value(value, bytes_max) == bytes(given_bytes)
+        else:
+            with pytest.raises(BadInput, match=f"at most {bytes_max} bytes .*value_bytes under"):
+                checked_value(value, bytes_max)
