@@ -12,6 +12,7 @@ from ares.fragment.divide import Sizes
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.tag import Tag
+from ares.testing.published.published_objects import PublishedObjects
 from experiments.paper_algorithms import PaperAlgorithm
 
 
@@ -30,9 +31,9 @@ class Register(Protocol):
 
 
 class Plain:
-    """ARES: the last writer prevails."""
+    """ARES: the last writer prevails; ``store`` may be of an algorithm as published."""
 
-    def __init__(self, store: ObjectStore, name: str) -> None:
+    def __init__(self, store: ObjectStore | PublishedObjects, name: str) -> None:
         self._store = store
         self._name = name
 

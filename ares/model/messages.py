@@ -280,8 +280,8 @@ class QueryList(Message, frozen=True, tag=15):
 
     Only for the algorithms as published (ares/testing/published), which are not atomic: a server
     answers where its cluster file says ``published = true``. ``successor``: rule R1, see GetData.
-    ``whole``: with its elements, even if the successor is finalized, as in the EC-DAP of ARES of
-    2022, whose readers do not go on to the successor (Alg. 4:10-12 are of ARES II).
+    ``whole``: with its elements also once the configuration's successor is finalized, as ARES of
+    2022 has it (Alg. 4:10-12 come with the piggyback).
     """
 
     configuration: ConfigurationId

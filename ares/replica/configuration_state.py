@@ -243,9 +243,9 @@ class ConfigurationState:
         )
 
     def query_list(self, request: QueryList) -> ListReply:
-        """Answer QueryList (Alg. 4:8-15).
+        """Answer QueryList (Alg. 4:8-15), with no element once the successor is finalized.
 
-        Unless a whole List is asked for, it has no element once the successor is finalized.
+        The elements stay in the answer to a request for the ``whole`` List.
 
         Raises the errors of :meth:`get_tag`, of :meth:`learn` and of :meth:`_check_list`.
         """
@@ -265,8 +265,7 @@ class ConfigurationState:
                 (),
             )
             held.append((TAG_ZERO, none))
-        finalized = self.successor is not None and self.successor.finalized
-        withheld = finalized and not request.whole
+        withheld = not request.whole and self.successor is not None and self.successor.finalized
         if not withheld:
             self._check_list(request.object, held)
         entries = [ListEntry(tag, None if withheld else element) for tag, element in held]

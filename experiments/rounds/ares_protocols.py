@@ -1,6 +1,10 @@
-"""The protocols of scenarios that run ares: algorithm and configuration."""
+"""The protocols of scenarios that run ares, or its algorithms as published."""
 
-from ares.model.configuration import Algorithm, Configuration
+from collections.abc import Collection
+
+from ares.model.configuration import DELTA_DEFAULT, Algorithm, Configuration
+from ares.testing.published.ares2 import Ares2Switches
+from ares.testing.published.published_objects import PublishedAlgorithm
 from experiments.paper_algorithms import PaperAlgorithm
 
 ALGORITHM_OF = {
@@ -27,13 +31,53 @@ def is_mixed(protocol: str) -> bool:
     return "_MIXED" in protocol
 
 
-def configuration_of(dap: Algorithm, servers: list[str], parity: int) -> Configuration:
+TRANSCRIPTIONS = {
+    "": "today's ares",
+    "ares": "ARES of 2022",
+    "ares2": "ARES II as printed",
+    "abd": "plain ABD",
+}
+"""Names of the algorithms that ``published`` names in scenarios and claims."""
+
+
+def why_untranscribed(protocol: str, published: str, switches: Collection[str] = ()) -> str | None:
+    """Return why the algorithm ``published`` cannot run the protocol, or `None`.
+
+    Other stores have no algorithm as published, and their rounds are without.
+    """
+    algorithm = ALGORITHM_OF.get(protocol)
+    if not published or algorithm is None:
+        return None
+    name, today = TRANSCRIPTIONS[published], "which only today's ares has"
+    if algorithm.fragmented:
+        return f"published = {published!r}: {protocol} is of files, {today}"
+    if algorithm.coverable:
+        return f"published = {published!r}: {protocol} is of coverable objects, {today}"
+    if published == "abd" and protocol != "ABD":
+        return f"published = {published!r}: {name} is protocol ABD, and not {protocol}"
+    if published == "ares2" and protocol != "ABD" and "fast_read" in switches:
+        return f"published = {published!r}: {name} has no switch fast_read, {today}"
+    return None
+
+
+def published_algorithm(
+    protocol: str, published: str, switches: Collection[str]
+) -> PublishedAlgorithm:
+    """Return the algorithm as published. Protocol ABD is plain ABD beside all of them."""
+    return PublishedAlgorithm(
+        "abd" if protocol == "ABD" else published,
+        Ares2Switches("piggyback" in switches, "gc" in switches, "batch" in switches),
+    )
+
+
+def configuration_of(
+    dap: Algorithm, servers: list[str], parity: int, delta: int = DELTA_DEFAULT
+) -> Configuration:
     """Return a configuration over these servers.
 
     The erasure code has ``parity``, limited by the number of servers.
     """
     if dap == "abd":
         return Configuration.abd(servers, allow_no_faults=True)
-    return Configuration.ec(
-        servers, k=max(1, len(servers) - min(parity, len(servers) - 1)), allow_no_faults=True
-    )
+    k = max(1, len(servers) - min(parity, len(servers) - 1))
+    return Configuration.ec(servers, k, delta, allow_no_faults=True)

@@ -26,9 +26,16 @@ from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis_peer import Redis
 from experiments.rounds.after_moves import not_fresh
-from experiments.rounds.ares_protocols import ALGORITHM_OF
+from experiments.rounds.ares_protocols import ALGORITHM_OF, why_untranscribed
 from experiments.rounds.correctness import checked
-from experiments.rounds.layout import Layout, check_private, inventory_of, placed, store_name
+from experiments.rounds.layout import (
+    Layout,
+    check_private,
+    inventory_of,
+    placed,
+    published_cluster,
+    store_name,
+)
 from experiments.rounds.load_faults import judge_load
 from experiments.rounds.playbook_runs import RoundFailed, play
 from experiments.rounds.provenance import provenance, version_of
@@ -107,6 +114,9 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
         return f"no server takes over from the leader of {peer.name}"
     if (why := _too_large(round)) is not None:
         return why
+    own = round.parameters
+    if (why := why_untranscribed(round.protocol, own.published, own.switches)) is not None:
+        return why
     if round.parameters.rate_mbit and testbed != "local":
         return f"testbed {testbed} limits no rate: testbed local does"
     if testbed == "processes" and round.parameters.placement:
@@ -125,9 +135,16 @@ def _too_large(round: ScenarioRound) -> str | None:
         return None
     parameters, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
     size = parameters.block_max if algorithm.fragmented else parameters.object_size
-    if size <= VALUE_BYTES_MAX:
-        return None
-    return f"a value of ares has at most {VALUE_BYTES_MAX} bytes, and {size} are asked for"
+    if size > VALUE_BYTES_MAX:
+        return f"a value of ares has at most {VALUE_BYTES_MAX} bytes, and {size} are asked for"
+    whole_list = (parameters.delta + 1) * size // parameters.k
+    if parameters.published and algorithm.dap == "ec" and whole_list > VALUE_BYTES_MAX:
+        return (
+            f"published = {parameters.published!r}: a server sends its whole List, "
+            f"{parameters.delta + 1} elements of {size // parameters.k} bytes, and a reply has at "
+            f"most {VALUE_BYTES_MAX}"
+        )
+    return None
 
 
 class Engine:
@@ -360,6 +377,7 @@ class _OneRound:
         return {
             **self._bed.variables,
             **made,
+            **published_cluster(self._round),
             "round_durability": self._round.parameters.durability,
         }
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from ares.model.errors import BadInput
 from experiments.bench.store_clients import AresStore, CassandraStore, EtcdStore, RedisStore, Store
+from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
 from experiments.rounds.round_worker import Role, WorkerTask
 from experiments.rounds.scenario import OF_ARES, Parameters, ScenarioRound
 from experiments.testbeds.testbed_plan import CLIENT_GROUPS, HostPlan
@@ -289,6 +290,24 @@ def store_of(
     return CassandraStore(
         tuple((address, PORTS["cassandra"]) for address in addresses), ROUND_KEYSPACE
     )
+
+
+def published_cluster(round: ScenarioRound) -> dict[str, Any]:
+    """Return the variables of the cluster file of a round as published; none for other rounds.
+
+    Its first configuration is c0 of the clients, and libzmq its transport.
+    """
+    own = round.parameters
+    if not own.published:
+        return {}
+    servers = [str(number) for number in range(own.servers)]
+    c0 = configuration_of(ALGORITHM_OF[round.protocol].dap, servers, own.parity, own.delta)
+    made = {
+        "round_cluster_options": {"published": True, "transport": "libzmq"},
+        "round_dap": c0.dap,
+        "round_allow_no_faults": True,
+    }
+    return made | ({"round_k": c0.k, "round_delta": c0.delta} if c0.dap == "ec" else {})
 
 
 def command(python: str, names: Sequence[str]) -> str:

@@ -10,8 +10,10 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,11 +24,12 @@ from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.fragment.divide import Sizes
-from ares.model.configuration import Algorithm
+from ares.model.configuration import Algorithm, Configuration
 from ares.model.errors import AresError, ObjectNotFound
 from ares.platform.loop import run
+from ares.testing.published.published_objects import PublishedObjects, connect_published
 from ares.tracing.operation_log import MORE_FIELDS
-from experiments.algorithms import Register, open_register, register_of
+from experiments.algorithms import Plain, Register, open_register, register_of
 from experiments.bench.generator import connected
 from experiments.bench.redis_client import RedisConnections
 from experiments.bench.store_clients import (
@@ -36,7 +39,12 @@ from experiments.bench.store_clients import (
     Store,
     StoreClients,
 )
-from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of, is_mixed
+from experiments.rounds.ares_protocols import (
+    ALGORITHM_OF,
+    configuration_of,
+    is_mixed,
+    published_algorithm,
+)
 from experiments.rounds.correctness import NOT_JUDGED, History, value_of
 from experiments.rounds.load_work import make_load, prepare_load
 from experiments.rounds.scenario import Parameters
@@ -228,7 +236,7 @@ class RoundWorker:
     def __init__(self, work: WorkerTask) -> None:
         self.work = work
         self._written: Counter[Register] = Counter()
-        self._closing: list[Manager | StoreClients | ForeignLog | History] = []
+        self._closing: list[Manager | PublishedObjects | StoreClients | ForeignLog | History] = []
 
     async def run(self) -> None:
         """Run all clients side by side to their ends.
@@ -281,11 +289,15 @@ class RoundWorker:
         await asyncio.sleep(self.work.parameters.fresh_after_s)
         for _ in range(self.work.parameters.operations):
             await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
-            manager = await self._manager(client)
-            store = await manager.domain(ROUND_DOMAIN)
-            await self._once(register_of(store, algorithm, KEY), False, chance)
-            self._closing.remove(manager)
-            await manager.close()
+            opened = await self._opened(client)
+            register = (
+                Plain(opened, KEY)
+                if isinstance(opened, PublishedObjects)
+                else register_of(await opened.domain(ROUND_DOMAIN), algorithm, KEY)
+            )
+            await self._once(register, False, chance)
+            self._closing.remove(opened)
+            await opened.close()
 
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # the log has the error
@@ -309,6 +321,8 @@ class RoundWorker:
 
     async def _register(self, client: int) -> Register:
         work = self.work
+        if work.parameters.published:
+            return Plain(await self._published(client), KEY)
         if isinstance(work.store, AresStore):
             parameters, algorithm = work.parameters, ALGORITHM_OF[work.protocol]
             servers = [str(server) for server in Settings.load(work.store.file).servers]
@@ -333,7 +347,26 @@ class RoundWorker:
         self._closing += [clients, log]
         return ForeignClient(clients, log)
 
+    async def _opened(self, client: int) -> Manager | PublishedObjects:
+        """Connect a client of the round's algorithm."""
+        if self.work.parameters.published:
+            return await self._published(client)
+        return await self._manager(client)
+
+    async def _published(self, client: int) -> PublishedObjects:
+        own = self.work.parameters
+        algorithm = published_algorithm(self.work.protocol, own.published, own.switches)
+        objects = await connect_published(self._settings(), algorithm, self._log_path(client))
+        self._closing.append(objects)
+        return objects
+
     async def _manager(self, client: int) -> Manager:
+        logged = None if self.work.parameters.published else self._log_path(client)
+        manager = await connect(self._settings(), operation_log=logged)
+        self._closing.append(manager)
+        return manager
+
+    def _settings(self) -> Settings:
         work = self.work
         assert isinstance(work.store, AresStore)
         settings = Settings.load(work.store.file)
@@ -343,24 +376,30 @@ class RoundWorker:
         }
         if work.protocol == "ABD":
             switches |= {"piggyback": True, "optimised": False}
-        settings = structs.replace(
+        return structs.replace(
             settings,
             client=structs.replace(
                 settings.client, timeout_s=work.parameters.timeout_s, **switches
             ),
         )
-        manager = await connect(settings, operation_log=self._log_path(client))
-        self._closing.append(manager)
-        return manager
 
     def _log_path(self, client: int) -> Path:
         return Path(self.work.logs) / f"client-{client}.log"
 
     async def _reconfigure(self, client: int, chance: random.Random) -> None:
-        """Reconfigure at intervals after the end of the last move, onto servers that answer."""
+        """Reconfigure at intervals after the end of the last move, onto servers that answer.
+
+        A manager of today's ares finds these servers, also where an algorithm as published moves.
+        """
         work, parameters, manager = self.work, self.work.parameters, await self._manager(client)
-        assert isinstance(work.store, AresStore)
-        store, dap = await manager.domain(ROUND_DOMAIN), ALGORITHM_OF[work.protocol].dap
+        dap = ALGORITHM_OF[work.protocol].dap
+        move: Callable[[Configuration], Awaitable[object]]
+        if parameters.published:
+            objects = await self._published(client)
+            move = partial(objects.reconfigure, keys=[KEY], timeout_s=MOVE_TIMEOUT_S)
+        else:
+            store = await manager.domain(ROUND_DOMAIN)
+            move = partial(store.reconfigure, timeout_s=MOVE_TIMEOUT_S)
         refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
         self._closing.append(refusals)
         await the_beginning()
@@ -389,12 +428,14 @@ class RoundWorker:
                     ),
                 )
             try:
-                wished = await manager.identified(configuration_of(dap, servers, parameters.parity))
+                wished = await manager.identified(
+                    configuration_of(dap, servers, parameters.parity, parameters.delta)
+                )
             except AresError as error:
                 refusals.write("reconfigure", began_s, time.perf_counter(), 0, str(error))
                 continue
             with suppress(AresError):  # the log has the error
-                await store.reconfigure(wished, timeout_s=MOVE_TIMEOUT_S)
+                await move(wished)
 
 
 def dap_of_turn(number: int, client: int, reconfigurers: int) -> Algorithm:

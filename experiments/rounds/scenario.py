@@ -14,8 +14,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field, structs
 
+from ares.model.configuration import DELTA_DEFAULT
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
+from experiments.rounds.ares_protocols import TRANSCRIPTIONS
 from experiments.testbeds.testbed_plan import TESTBED_HOSTS_MAX
 
 SCENARIOS_DIRECTORY = Path(__file__).parent / "scenarios"
@@ -172,6 +174,10 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     the middle of the work, sequentially from the first. A client of ares gives an operation up
     after ``timeout_s``. With ``load_policy`` "growing", the size of written values grows evenly up
     to ``object_size``, the size of the last write.
+
+    ``published`` names the algorithm as published that runs in place of today's ares: "ares" (of
+    2022), "ares2" with the switches piggyback, gc and batch, or "abd". Its delta is the number of
+    writers.
     """
 
     servers: int = 5
@@ -203,6 +209,11 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     crashes: int = 0
     timeout_s: float = 30.0
     load_policy: Literal["fixedsize", "growing"] = "fixedsize"
+    published: str = ""
+
+    @property
+    def delta(self) -> int:
+        return self.writers if self.published else DELTA_DEFAULT
 
     @property
     def sites(self) -> dict[str, int]:
@@ -278,6 +289,7 @@ class ScenarioRound(Struct, frozen=True):
         varied = "_".join(
             f"{name}-{'+'.join(map(str, value)) if isinstance(value, tuple | list) else value}"
             for name, value in self.varied.items()
+            if (name, value) != ("published", "")
         )
         return "_".join(
             filter(None, (self.protocol, varied.replace(" ", "-"), str(self.iteration)))
@@ -368,14 +380,17 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         varying = {key: value for key, value in table.items() if isinstance(value, list)}
         fixed = {key: value for key, value in table.items() if key not in varying}
         chosen = [protocol for protocol in self.protocols if protocol in (protocols or mine)]
+        names = set[str]()
         for iteration, values in itertools.product(
             range(1, iterations + 1), itertools.product(*varying.values())
         ):
             varied = dict(zip(varying, values, strict=True))
             for protocol in chosen:
                 round = self.round(protocol, fixed | varied, varied, iteration)
-                if not (protocol in OF_ARES and round.parameters.bad.endswith("leader")):
-                    yield round  # no server of ares leads
+                leaderless = protocol in OF_ARES and round.parameters.bad.endswith("leader")
+                if round.name not in names and not leaderless:
+                    names.add(round.name)
+                    yield round
 
     def round(
         self, protocol: str, given: dict[str, Any], varied: dict[str, Any], iteration: int
@@ -385,6 +400,12 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters))
         if protocol not in OF_ARES[1:]:  # other protocols have no reconfigurations
             parameters = structs.replace(parameters, reconfigurers=0)
+        if protocol not in OF_ARES:
+            parameters = structs.replace(parameters, published="")
+        if parameters.published in ("ares", "abd"):  # they have no switches
+            parameters = structs.replace(parameters, switches=())
+        own = ("published", *(["switches"] if parameters.published else []))
+        varied = varied | {name: getattr(parameters, name) for name in own if name in varied}
         return ScenarioRound(self.name, protocol, parameters, varied, iteration, faults)
 
     def one_point(self, named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -434,6 +455,12 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             raise BadInput(
                 f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} "
                 "servers"
+            )
+        if parameters.published not in TRANSCRIPTIONS:
+            known = ", ".join(repr(name) for name in TRANSCRIPTIONS if name)
+            raise BadInput(
+                f"scenario {self.name}: published = {parameters.published!r} is no algorithm that "
+                f"was transcribed; there are {known}, and '' is today's ares"
             )
         if not 0 <= parameters.read_share <= 1:
             raise BadInput(

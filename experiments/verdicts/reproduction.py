@@ -7,6 +7,7 @@ from typing import Any
 
 from ares.tracing.tree import printable
 from experiments.logs import log_load_plan
+from experiments.rounds.ares_protocols import TRANSCRIPTIONS
 from experiments.rounds.scenario import OF_ARES
 from experiments.sites import fog_plan
 from experiments.verdicts.claim import (
@@ -21,9 +22,6 @@ from experiments.verdicts.claim import (
     words_of,
 )
 from experiments.verdicts.evaluate import ROUNDS_MIN, Comparison, Verdict
-
-TRANSCRIPTIONS = {"": "today's ares", "ares": "ARES of 2022", "ares2": "ARES II as printed"}
-"""Names of ``transcription`` for readers."""
 
 _HEAD = """# Reproduction: what the papers claim, and what was measured here
 

@@ -13,6 +13,7 @@ from experiments.rounds.layout import (
     command,
     inventory_of,
     placed,
+    published_cluster,
     store_of,
     wanted,
     works,
@@ -248,6 +249,43 @@ def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
     assert why_not(round_of("COARES_EC_F", object_size=512 * 2**20), "local") is None
     blocks = round_of("COARES_EC_F", object_size=512 * 2**20, block_max=512 * 2**20)
     assert "a value of ares" in str(why_not(blocks, "local"))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parameters", "why"),
+    [
+        ("ARES_EC", {"published": "ares"}, None),
+        ("ARES_ABD", {"published": "ares2", "switches": ("piggyback", "optimised")}, None),
+        ("ABD", {"published": "ares2"}, None),
+        ("ABD", {"published": "abd"}, None),
+        ("COARES_ABD_F", {"published": "ares2"}, "COARES_ABD_F is of files, which only today's"),
+        ("COARES_EC", {"published": "ares"}, "COARES_EC is of coverable objects, which only"),
+        ("ARES_EC", {"published": "abd"}, "plain ABD is protocol ABD, and not ARES_EC"),
+        ("ARES_ABD", {"published": "ares2"}, "ARES II as printed has no switch fast_read"),
+        (
+            "ARES_EC",
+            {"published": "ares", "writers": 3, "object_size": 200 * 2**20},
+            "a server sends its whole List, 4 elements of 104857600 bytes",
+        ),
+    ],
+)
+def test_what_an_algorithm_as_published_cannot_do_is_refused(protocol, parameters, why):
+    told = why_not(round_of(protocol, **parameters), "local")
+    assert told is None if why is None else why in told
+
+
+def test_the_cluster_of_a_round_as_published_is_for_it_alone(tmp_path):
+    """Its c0 is the first configuration of the cluster file, with a delta of the writers."""
+    assert published_cluster(round_of(writers=7)) == {}
+    made = {
+        "round_cluster_options": {"published": True, "transport": "libzmq"},
+        "round_allow_no_faults": True,
+    }
+    ec = round_of(servers=5, parity=2, writers=7, published="ares")
+    assert published_cluster(ec) == made | {"round_dap": "ec", "round_k": 3, "round_delta": 7}
+    assert published_cluster(round_of("ABD", published="abd")) == made | {"round_dap": "abd"}
+    one = _OneRound(ec, RoundTestbed("processes", None, tmp_path, HOSTS, {}), tmp_path, 1)
+    assert one._variables(1.0).items() >= published_cluster(ec).items()
 
 
 class AskedLinks:

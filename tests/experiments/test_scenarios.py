@@ -2,6 +2,7 @@
 
 import pytest
 
+from ares.model.configuration import DELTA_DEFAULT
 from ares.model.errors import BadInput
 from experiments.rounds.scenario import (
     OF_ARES,
@@ -88,12 +89,31 @@ def test_a_list_varies_and_the_scale_wins(tmp_path):
     ]
 
 
+def test_todays_ares_stands_beside_the_algorithm_as_published(tmp_path):
+    """Another store has one round, and an algorithm without switches has one for all of them."""
+    table = 'published = ["ares", ""]\nswitches = [["gc"], ["batch"]]\nwriters = 3\n'
+    scenario = written(tmp_path, WHOLE.replace("operations = 3", table))
+    named = {
+        round.name: (round.parameters.published, round.parameters.switches, round.parameters.delta)
+        for round in scenario.rounds("quick")
+        if round.parameters.readers == 1 and round.parameters.servers == 3
+    }
+    assert named == {
+        "ABD_readers-1_published-ares_switches-_servers-3_1": ("ares", (), 3),
+        "ABD_readers-1_switches-gc_servers-3_1": ("", ("gc",), DELTA_DEFAULT),
+        "ABD_readers-1_switches-batch_servers-3_1": ("", ("batch",), DELTA_DEFAULT),
+        "ETCD_readers-1_switches-gc_servers-3_1": ("", ("gc",), DELTA_DEFAULT),
+        "ETCD_readers-1_switches-batch_servers-3_1": ("", ("batch",), DELTA_DEFAULT),
+    }
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
         ("operations = 3", "operations = 'x'", "operations"),
         ("operations = 3", "operationz = 3", "operationz"),
         ('"ABD", ', '"ABC", ', "ABC"),
+        ("operations = 3", "published = 'ares3'", "'ares3' is no algorithm that was transcribed"),
         ("3 = 1", "3 = 3", "parity 3 with 3 servers"),
         ("[quick]", "[quick", "one.toml"),
         ('title = "A title"', "", "title"),

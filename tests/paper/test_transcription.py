@@ -1,9 +1,11 @@
 """The transcription of the papers' algorithms (ares/testing/published), line by line, and whole."""
 
 import ast
+import asyncio
 import itertools
 import random
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +14,7 @@ import pytest
 from ares.engine.phases import FIND_TAG, MAX_TAG, MAX_VALUE
 from ares.engine.recording import Recording
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import BadInput, ConfigurationRefused, Undecodable
+from ares.model.errors import BadInput, ConfigurationRefused, Unavailable, Undecodable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ObjectName
 from ares.model.messages import (
     CollectConfig,
@@ -29,9 +31,15 @@ from ares.model.value import TOMBSTONE
 from ares.replica.replica import Replica
 from ares.testing.published.alg4 import beginning, respond
 from ares.testing.published.ares2 import Ares2Client, Ares2Switches
-from ares.testing.published.ares_2022 import AresClient, permitted_c0
+from ares.testing.published.ares_2022 import AresClient
 from ares.testing.published.data_access import measure_into
 from ares.testing.published.plain_abd import AbdClient
+from ares.testing.published.published_objects import (
+    PublishedAlgorithm,
+    PublishedObjects,
+    connect_published,
+    permitted_c0,
+)
 from tests.paper.schedules import PLANS, Done, broken_atomicity
 from tests.protocol.protocol_world import ProtocolWorld, servers
 
@@ -154,6 +162,27 @@ def test_alg_3_lines_13_to_20_k_lists_and_no_bottom_make_a_value():
     assert final in known
 
 
+@pytest.mark.parametrize("shape", [C0, EC_0], ids=["abd", "ec"])
+def test_alg_4_lines_10_to_12_come_with_the_piggyback(shape):
+    """A reader without it never goes back to read-config, and reads in the old configuration."""
+    for switches in (None, Ares2Switches(piggyback=False, gc=False)):
+        world = ProtocolWorld(shape, range(7))
+        (mover, moving), (client, state) = joined(world, switches), joined(world, switches)
+        mover.run(moving.write(X, b"v"))
+        world.hold = lambda source, _, message, own=client: (
+            source is own and isinstance(message, QueryList)
+        )
+        reading = client.start(state.read(X))
+        while world.step():
+            pass
+        mover.run(moving.reconfig(LATER, [X]))
+        world.hold = lambda *_: False
+        while not reading.ended:
+            if not world.step():
+                world.tick()
+        assert reading.result()[1] == b"v"
+
+
 def test_alg_3_line_15_without_a_tag_in_k_lists_get_data_fails():
     """The paper leaves out the other case: more than delta writers bring it about."""
     world = ProtocolWorld(EC_0, range(4))
@@ -227,7 +256,7 @@ def test_alg_4_answers_as_the_servers_of_this_project_do(shape, seed):
             [
                 GetTag(1, shape.id, X),
                 QueryList(1, shape.id, X),
-                QueryList(1, shape.id, X, nexts[0]),
+                QueryList(1, shape.id, X, nexts[0], rng.random() < 0.5),
                 gather.requests(1, *gather.arguments)[0],
                 ReadConfig(1, shape.id),
                 WriteConfig(1, shape.id, nexts[0]),
@@ -260,8 +289,32 @@ def test_the_package_is_for_tests_the_simulator_and_experiments_alone():
 def test_a_cluster_of_users_gives_no_configuration_to_clients_as_published():
     users = SimpleNamespace(published=False, initial=C0, path="c/cluster.toml")
     with pytest.raises(BadInput, match=r"cluster.toml: .* not atomic, .* published = true"):
-        permitted_c0(users)
+        asyncio.run(connect_published(users, PublishedAlgorithm("ares")))
     assert permitted_c0(SimpleNamespace(published=True, initial=C0)) == C0
+
+
+def test_a_client_whose_operation_failed_is_never_used_again():
+    """Its next write would have the tag of the failed write, for another value (Alg. 1:16)."""
+    made, outcomes = [], iter([None, Unavailable(2, 1, {}), None, None])
+
+    class Fate:
+        async def run(self, operation, label, timeout_s):
+            if (error := next(outcomes)) is not None:
+                raise error
+            return Tag(1, 1)
+
+    def make(id):
+        made.append(id)
+        return AresClient(id, C0)
+
+    async def write_four():
+        objects = PublishedObjects(Fate(), make, 1.0)
+        for _ in range(4):
+            with suppress(Unavailable):
+                await objects.write("x", b"v")
+
+    asyncio.run(write_four())
+    assert len(made) == len(set(made)) == 2
 
 
 # -- whole runs ------------------------------------------------------------------------------------

@@ -1,37 +1,68 @@
-"""A client of ARES as published, on a cluster of processes with `published = true`."""
+"""The algorithms as published, on a cluster of processes with `published = true` over libzmq."""
 
+import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from ares.client.connect import connections_of, consensus_of
-from ares.client.runner import Runner
-from ares.model.identity import ClientId, ObjectName
-from ares.testing.published.ares_2022 import AresClient, permitted_c0
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, ObjectNotFound
+from ares.testing.published.ares2 import Ares2Switches
+from ares.testing.published.published_objects import PublishedAlgorithm, connect_published
 
 from .command_line import Cli, running_cluster
 
 pytestmark = pytest.mark.process
 
+ALGORITHMS = (
+    PublishedAlgorithm("abd"),
+    PublishedAlgorithm("ares"),
+    PublishedAlgorithm("ares2"),
+    PublishedAlgorithm("ares2", Ares2Switches(piggyback=False, gc=False, batching=False)),
+)
+STEPS = {"findTag_in_k_lists", "findMaxTagStar", "findMaxTagVal_in_k_lists", "DecodeLatency"}
+PARTS = {"Phase1", "Phase2", "GetTag", "GetData", "PutData", "CommunicationLatency"}
 
-async def exchange(cli: Cli) -> None:
-    """Write and read small values by the algorithm as published."""
-    initial = permitted_c0(cli.settings)
-    consensus = consensus_of(cli.settings)
-    client = ClientId(7)
-    runner = Runner(client, connections_of(cli.settings), consensus)
-    runner.learn(list(cli.settings.book().values()))
-    published = AresClient(client, initial)
+
+async def exchange(cli: Cli, algorithm: PublishedAlgorithm, directory: Path) -> None:
+    """Read, write and move small values, with a log and a trace."""
+    tracing = structs.replace(cli.settings.tracing, exporter=f"file:{directory / 'spans'}")
+    settings = structs.replace(cli.settings, tracing=tracing)
+    objects = await connect_published(settings, algorithm, directory / "log")
+    book = settings.book()
+    later = Configuration.ec([*book], 2).resolved(book)
     try:
+        with pytest.raises(ObjectNotFound):
+            await objects.read(f"none of {algorithm}")
         for value in (b"small", b"a small value"):
-            tag = await runner.run(published.write(ObjectName("x"), value), "a write", 60.0)
-            found = await runner.run(published.read(ObjectName("x")), "a read", 60.0)
-            assert found == (tag, value)
+            await objects.write("x", value)
+            assert await objects.read("x") == value
+        if algorithm.name == "abd":
+            with pytest.raises(BadInput, match="plain ABD has no reconfigurations"):
+                await objects.reconfigure(later, ["x"], 60.0)
+        else:
+            moved = await objects.reconfigure(later, ["x"], 60.0)
+            assert (moved.dap, moved.index > 0) == ("ec", True)
+        assert await objects.read("x") == b"a small value"
     finally:
-        await runner.close()
+        await objects.close()
+    lines = [json.loads(line) for line in (directory / "log").read_text().splitlines()]
+    assert [line["op"] for line in lines if line["outcome"] == "ok"] == [
+        *("read", *("write", "read") * 2),
+        *(() if algorithm.name == "abd" else ("reconfigure",)),
+        "read",
+    ]
+    assert lines[-1]["phase1_latency"] * lines[-1]["phase2_latency"] > 0
+    names = (directory / "spans").read_text()
+    spans = PARTS | ({"findMaxTagStar"} if algorithm.name == "abd" else STEPS)
+    assert {name for name in spans if f'"{name}"' not in names} == set()
 
 
-async def test_small_values_are_read_as_published(tmp_path: Path) -> None:
+async def test_small_values_are_read_and_moved_as_published(tmp_path: Path) -> None:
     """Servers with the compiled core keep small values in the core's form."""
-    for cli in running_cluster(tmp_path / "cluster", setting="published = true\n"):
-        await exchange(cli)
+    setting = 'published = true\ntransport = "libzmq"\n'
+    for cli in running_cluster(tmp_path / "cluster", setting=setting):
+        for number, algorithm in enumerate(ALGORITHMS):
+            (directory := tmp_path / str(number)).mkdir()
+            await exchange(cli, algorithm, directory)

@@ -187,7 +187,7 @@ FIELDS = {
     Located: (st.none() | configurations,),
     GetData: (ids, texts, st.booleans(), st.none() | tags, maybe, st.none() | tags),
     PutData: (ids, texts, tags, elements),
-    QueryList: (ids, texts, maybe),
+    QueryList: (ids, texts, maybe, st.booleans()),
     ListReply: (
         st.lists(st.builds(ListEntry, tags, st.none() | elements), max_size=4).map(tuple),
         maybe,

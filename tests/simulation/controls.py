@@ -274,7 +274,7 @@ def collections_beside_readers_without_piggyback() -> Any:
 
 def lists_of_ares_2_for_readers_of_ares_2022() -> Any:
     """Let servers withhold elements from readers that do not go on to the successor."""
-    return patch.object(AresClient, "whole_lists", False)
+    return patch.object(AresClient, "piggyback", True)
 
 
 def line_2_3_as_printed() -> Any:

@@ -66,8 +66,8 @@ def respond(state: ServerState, request: Any) -> tuple[ServerState, AnyMessage]:
             if request.successor is not None:  # rule R1, which is not in the paper
                 state = _write_config(state, request.successor)
             pairs = state.pairs
-            finalized = state.next_c is not None and state.next_c.finalized
-            if finalized and not request.whole:  # Alg. 4:10; of ARES II, whole is of EC-DAP
+            final = state.next_c is not None and state.next_c.finalized
+            if final and not request.whole:  # Alg. 4:10; ARES of 2022 lacks the lines
                 pairs = _with_bottom(pairs)  # Alg. 4:11-12
             # Alg. 4:13-14: as printed both are sent; line 14 is read as an else
             return state, ListReply(request.call, pairs, state.next_c)

@@ -1,10 +1,10 @@
 """ARES II: Alg. 1, 2 and 5 with their modifications, each on or off.
 
-Without piggyback, reads, writes and data access are as in ARES, and no client may collect: a
-read does not go on from a collected configuration, and returns v0. Without gc, reconfig has no line
-5:12; without batching, a reconfiguration moves a single object. ``r1`` adds the rule that the paper
-lacks: a get-data of update-config carries the configuration's successor, and a server installs
-the successor before the answer.
+Without piggyback, reads and writes are as in ARES, and no client may collect: a read does not go on
+from a collected configuration, and returns v0. Without gc, reconfig has no line 5:12; without
+batching, a reconfiguration moves a single object. ``r1`` adds the rule that the paper lacks: a
+get-data of update-config carries the configuration's successor, and a server installs the successor
+before the answer.
 """
 
 from typing import Any
@@ -46,13 +46,12 @@ class Ares2Client(AresClient):
     ) -> None:
         super().__init__(client, c0, **more)
         self.switches = switches
-        self.batching = switches.batching
-        self.whole_lists = not switches.piggyback
+        self.batching, self.piggyback = switches.batching, switches.piggyback
 
     @phase(PHASE_1)
     def ask_tags(self, object: ObjectName) -> Operation[Tag]:
         """Return the maximum tag (Alg. 1:9-15)."""
-        if not self.switches.piggyback:
+        if not self.piggyback:
             return (yield from super().ask_tags(object))  # Alg. 1:8
         tau_max = TAG_ZERO  # Alg. 1:13: it has no first value, and is read as t0
         cs: Successor | None = self.cseq[self.mu]  # Alg. 1:9-10
@@ -66,7 +65,7 @@ class Ares2Client(AresClient):
     @phase(PHASE_1)
     def ask_data(self, object: ObjectName) -> Operation[tuple[Tag, Value]]:
         """Return the maximum pair (Alg. 1:33-39)."""
-        if not self.switches.piggyback:
+        if not self.piggyback:
             return (yield from super().ask_data(object))  # Alg. 1:32
         pairs: list[Found] = []
         cs: Successor | None = self.cseq[self.mu]  # Alg. 1:33-34
@@ -80,7 +79,7 @@ class Ares2Client(AresClient):
     @phase(PHASE_2)
     def put(self, object: ObjectName, tau: Tag, v: Value) -> Operation[None]:
         """Put the pair into the last configuration and the successors (Alg. 1:17-23, 40-46)."""
-        if not self.switches.piggyback:
+        if not self.piggyback:
             yield from super().put(object, tau, v)  # Alg. 1:21, 1:44
             return
         cs: Successor | None = self.cseq[self.lambda_]  # Alg. 1:17-18, 1:40-41

@@ -11,7 +11,6 @@ as printed; the servers of this project refuse such a successor.
 
 from collections.abc import Sequence
 
-from ares.cluster.settings import Settings
 from ares.dap.coding import MakeCoding, coding_for
 from ares.engine.effects import Agree, Gather, Operation
 from ares.engine.phases import (
@@ -34,33 +33,17 @@ from ares.testing.published.data_access import Cs, Found, Measure, unmeasured
 from ares.testing.published.ec_dap import EcDap
 
 
-def permitted_c0(settings: Settings) -> Configuration:
-    """Return c0 of a cluster of processes, for clients as published.
-
-    Raises :class:`BadInput` unless the cluster file permits them: a write of theirs may be lost.
-    """
-    if not settings.published:
-        raise BadInput(
-            f"{settings.path}: the algorithms as published are not atomic, ARES II can lose a "
-            "completed write, and this cluster may have users. Only the cluster file of an "
-            "experiment says published = true"
-        )
-    return settings.initial
-
-
 class AresClient:
     """A reader, writer and reconfigurer of ARES; it runs a single operation at a time.
 
     The state is of Alg. 1:1-6, Alg. 1:25-30 and Alg. 5:1-5.
 
-    ``cseq``: the configuration sequence, by index; an absent index is bottom. ``whole_lists``: its
-    data access is EC-DAP, not EC-DAP II: a read asks only the configurations that it knew before
-    get-data, and would find no value at servers that withhold it.
+    ``cseq``: the configuration sequence, by index; an absent index is bottom.
     """
 
     printed_line_3 = False
     batching = False
-    whole_lists = True
+    piggyback = False
 
     def __init__(
         self,
@@ -89,7 +72,7 @@ class AresClient:
         """Return the primitives of c."""
         if c.id not in self._daps:
             kind = EcDap if c.dap == "ec" else AbdDap
-            self._daps[c.id] = kind(c, self._coding, self._measure, self.whole_lists)
+            self._daps[c.id] = kind(c, self._coding, self._measure, not self.piggyback)
         return self._daps[c.id]
 
     # -- read and write ----------------------------------------------------------------------------

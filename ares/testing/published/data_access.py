@@ -56,8 +56,8 @@ def measure_into(computed: deque[Computed], clock: Callable[[], float]) -> Measu
 class PublishedDap:
     """The primitives of a configuration c, at each process (Alg. 3:1).
 
-    ``coding``: makes the code. ``measure``: measures the steps of get-data. ``whole``: as in the
-    EC-DAP of ARES of 2022, servers send elements although the successor is finalized.
+    ``coding``: makes the code. ``measure``: measures the steps of get-data. ``whole``: asks for
+    List, and never for List' (Alg. 4:10-12), which came with the piggyback.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class PublishedDap:
         whole: bool = False,
     ) -> None:
         self.c = c
-        self._whole = whole
+        self.whole = whole
         self.coding = coding(c)
         self.measure = measure
 
@@ -91,7 +91,7 @@ class PublishedDap:
         printed.
         """
         replies = yield Gather(
-            self.c, QueryList, "get-data", arguments=(self.c.id, object, carry, self._whole)
+            self.c, QueryList, "get-data", arguments=(self.c.id, object, carry, self.whole)
         )
         return dict(replies)
 

@@ -21,7 +21,7 @@ def switches_as_published(seed: int, switches: Switches) -> Ares2Switches:
     return Ares2Switches(collected or switches.piggyback, collected and switches.gc, r1=True)
 
 
-class PublishedClient(SimClient):
+class SimPublishedClient(SimClient):
     """A client as published; it has no compiled core and no cache.
 
     ARES II runs with rule R1, without which it loses writes. By the seed of the plan, either all

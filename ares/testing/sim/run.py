@@ -31,7 +31,7 @@ from ares.testing.sim.plan import (
     SimStep,
     draw,
 )
-from ares.testing.sim.published_client import PublishedClient
+from ares.testing.sim.published_client import SimPublishedClient
 from ares.testing.sim.shared_log.log_plan import LogPlan, draw_log
 from ares.testing.sim.shared_log.log_run import SimLogRun
 from ares.testing.sim.simulated_client import SimClient
@@ -137,7 +137,7 @@ class SimRun:
         return LateServer(self.world, number, self._c0, watch, self._respond)
 
     def _join(self, plan: SimClientPlan) -> SimClient:
-        kind = PublishedClient if self.plan.published else SimClient
+        kind = SimPublishedClient if self.plan.published else SimClient
         client = kind(self, plan, len(self.clients) + 1, self._c0)
         self.clients[plan.name] = client
         client.begin()
