@@ -79,7 +79,7 @@ def test_another_process_with_that_pid_is_left_alone(module, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "\n", "x", "12", "-1 5 b", "9" * 30 + " 1 x"])
-def test_a_torn_pid_file_names_nobody(module, tmp_path, text):
+def test_a_torn_pid_file_names_no_process(module, tmp_path, text):
     (tmp_path / "p.pid").write_text(text)
     assert act(module, tmp_path, "query")["pid"] == 0
 

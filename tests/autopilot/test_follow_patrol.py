@@ -236,7 +236,7 @@ async def test_only_the_member_that_leads_decides(cluster: InprocCluster) -> Non
         await until(lambda: piloted.report.site == "rennes")
 
 
-async def test_a_change_of_somebody_else_is_not_undone(cluster: InprocCluster) -> None:
+async def test_a_change_by_another_client_is_not_undone(cluster: InprocCluster) -> None:
     manager = await photos(cluster)
     store = await manager.domain("photos")
     last = await store.current()

@@ -39,7 +39,7 @@ async def asked_until_refused(manager: Manager) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_it_follows_readers_that_have_a_key_and_nobody_else(
+async def test_domains_follow_only_readers_with_a_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow_patrol, "FOLLOW_LOOK_S", 0.05)

@@ -82,7 +82,7 @@ def test_a_spare_that_answered_the_last_leader_is_relied_on_after_two_looks() ->
     assert looking.steady() == {}, "it broke off here, which is known better than what was told"
 
 
-def test_the_newest_note_says_who_is_absent_and_any_note_for_how_long() -> None:
+def test_the_newest_note_names_absent_servers_and_any_note_the_duration() -> None:
     old = encode(WatchCounts({MEMBER: 30.0, ("s7", "x"): 40.0}, {}, {b"id": 5.0}))
     new = encode(WatchCounts({MEMBER: 2.0}, {("s5", "y"): 9.0}, {b"id": 1.0}))
     counts = merge([(old, 20.0), (new, 1.0)], gap_s=8.0, old_s=60.0)

@@ -78,7 +78,7 @@ def test_nothing_is_sealed_without_a_majority():
     assert isinstance(judged(chain(0, 1), watch=watched(identities(0, 3)), spare=(3,)), Stuck)
 
 
-def test_who_is_not_there_is_not_relied_on():
+def test_an_absent_server_is_not_relied_on():
     watch = watched(identities(0, 1, 2, 3), identities(0, 1, 2), long=False)
     assert judged(chain(0, 1, 2, 3, 4), watch=watch, spare=(5,), length=5) == NoAction()
     watch = watched(identities(0, 1, 2, 3))
@@ -102,7 +102,7 @@ def test_a_left_reconfiguration_is_finished_after_a_while():
     )
 
 
-def test_who_was_left_out_often_must_be_there_for_longer():
+def test_a_server_left_out_often_must_be_present_for_longer():
     watch = watched()
     assert len(watch.steady()) == len(watch.steady({ServerId("s1"): 0})) == 8
     assert "s1" not in watch.steady({ServerId("s1"): 1})

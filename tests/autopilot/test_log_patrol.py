@@ -101,7 +101,7 @@ async def test_a_node_that_was_slow_for_a_moment_stays(cluster):
     assert await log.append(b"second") == 1
 
 
-async def test_without_a_spare_the_chain_is_shorter_and_who_comes_back_comes_in(cluster):
+async def test_without_a_spare_the_chain_is_shorter_and_a_returning_server_joins(cluster):
     log = await cluster.log()
     await log.append(b"first")
     async with flying(cluster, book=["s0", "s1", "s2"]) as [pilot]:

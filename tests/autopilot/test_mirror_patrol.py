@@ -283,7 +283,7 @@ async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(
     assert (found.value, found.site) == (b"v", None)
 
 
-async def test_nobody_writes_a_mirror_by_its_name(cluster: InprocCluster) -> None:
+async def test_no_client_writes_a_mirror_by_its_name(cluster: InprocCluster) -> None:
     user = cluster.manager()
     await user.domain("photos", create=Configuration.abd(["s0", "s1", "s2"]))
     await user.create_mirror("photos", "rennes", HERE)

@@ -218,7 +218,7 @@ async def test_two_that_both_think_they_lead_do_no_harm(cluster: InprocCluster) 
     ]
 
 
-async def test_what_somebody_else_decided_is_never_undone(cluster: InprocCluster) -> None:
+async def test_a_decision_of_another_client_is_never_undone(cluster: InprocCluster) -> None:
     """The domain is moved by hand just before the autopilot acts.
 
     The autopilot's wish for the old configuration does not follow the new configuration.
@@ -272,7 +272,7 @@ async def test_readers_and_writers_go_on_meanwhile(cluster: InprocCluster) -> No
     assert await cluster.manager().read("key") == b"%d" % written
 
 
-async def test_a_server_of_another_cluster_is_nobody(cluster: InprocCluster) -> None:
+async def test_a_server_of_another_cluster_counts_as_absent(cluster: InprocCluster) -> None:
     """The server answers with the right name and identity.
 
     The server would refuse the configuration for ever.

@@ -105,7 +105,7 @@ def test_what_cannot_be_is_refused(text: str, old: str, new: str, expected: str)
         Settings.parse(text.replace(old, new), Path("somewhere/cluster.toml"))
 
 
-def test_without_consensus_members_nobody_could_fly_it(tmp_path: Path, text: str) -> None:
+def test_an_autopilot_without_consensus_members_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadInput, match=r"autopilot: expected only with \[\[consensus\]\] tables"):
         create(tmp_path / "nobody", InitPlan(consensus=0, autopilot=True))
     alone = text[: text.index("[[consensus]]")] + text[text.index("[autopilot]") :] + ETCD

@@ -33,7 +33,7 @@ def test_small_objects_count_too():
         assert throttle.wait_s(now, length) == pytest.approx(1.0 - SAVED_S)
 
 
-def test_who_only_waits_makes_nobody_wait_longer():
+def test_a_waiting_move_makes_no_other_move_wait_longer():
     throttle = Throttle(100_000)
     throttle.wait_s(10.0, 100_000)
     assert [throttle.wait_s(10.0, 100_000) for _ in range(20)] == [
@@ -70,7 +70,7 @@ def test_moves_that_were_given_up_leave_no_wait_behind():
 
 
 @pytest.mark.parametrize(("length", "count"), [(OBJECT_BYTES_MIN, 20_000), (MIB, 100)])
-def test_the_rate_is_kept_although_who_waits_is_woken_late(length, count):
+def test_the_rate_is_kept_although_waiting_moves_are_woken_late(length, count):
     """Objects take less than a tick each, or more."""
     rig, moved, rate = Rig(), [], 16 * MIB
     rig.start(moving(Throttle(rate), [length] * count, moved=moved), idle=True)

@@ -66,7 +66,7 @@ def test_only_an_unbroken_row_of_answers_makes_a_server_steady():
     assert watch.steady() == identities(0)
 
 
-def test_a_watcher_that_stood_still_takes_nobody_for_gone():
+def test_a_watcher_after_a_standstill_takes_no_server_for_gone():
     watch = Watch(AFTER_S, gap_s=2 * EVERY_S)
     watch.look(0, identities(0, 1), ALL)
     watch.look(10_000, identities(0), ALL)
@@ -103,7 +103,7 @@ def test_a_new_identity_that_was_not_asked_for_yet_is_not_gone():
     assert watch.is_here(again)
 
 
-def test_whoever_may_be_relied_on_answered_the_last_look():
+def test_every_steady_server_answered_the_last_look():
     watch = Watch(AFTER_S, gap_s=2 * EVERY_S)
     for second in range(0, 120, 5):
         watch.look(second, identities(0, 1), ALL)

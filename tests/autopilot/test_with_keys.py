@@ -59,7 +59,7 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
         await cluster.close()
 
 
-async def test_a_mirror_is_made_copied_and_read_by_those_who_may(tmp_path: Path) -> None:
+async def test_a_mirror_is_made_copied_and_read_by_authorised_clients(tmp_path: Path) -> None:
     cluster = SecureCluster(tmp_path / "cluster")
     await cluster.start()
     settings = replace(

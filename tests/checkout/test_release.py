@@ -102,7 +102,7 @@ def test_an_installed_package_and_a_source_archive_name_what_they_were_built_wit
     assert (reported_version(installed), reported_version(archive)) == (built, built)
 
 
-def test_a_release_asks_nobody(monkeypatch):
+def test_a_release_has_its_version_without_git(monkeypatch):
     monkeypatch.setattr(release, "RELEASE", "9.9.0")
     monkeypatch.setattr(release, "_head", None)
     assert release.version.__wrapped__() == "9.9.0"

@@ -137,7 +137,7 @@ async def test_two_that_open_a_log_of_one_connection_share_its_order(cluster):
     assert await two.read(99) == b"x"
 
 
-async def test_conditional_appends(cluster):
+async def test_an_append_at_another_position_than_the_tail_is_refused(cluster):
     log = await cluster.log()
     await log.append(b"a")
     for at in (0, 7):
@@ -310,7 +310,7 @@ async def test_one_server_dies_and_a_chain_without_it_goes_on(cluster, dead):
     ]
 
 
-async def test_appends_that_nobody_answers_are_uncertain_and_those_that_were_not_sent_are_not(
+async def test_unanswered_appends_are_uncertain_and_unsent_appends_are_not(
     cluster,
 ):
     log = await cluster.log()

@@ -178,7 +178,7 @@ def test_a_log_is_used_without_asyncio(cli: Cli, log: str) -> None:
 
 
 @pytest.mark.slow
-def test_keys_say_who_may_read_append_and_move(tmp_path: Path) -> None:
+def test_the_role_of_a_key_permits_read_append_or_move(tmp_path: Path) -> None:
     for cli in running_cluster(tmp_path / "cluster", "--security", "curve"):
         keys = {
             role: Path(cli.json("keys", "new", f"a-{role}", "--role", role)["secret"])

@@ -375,7 +375,7 @@ def test_many_replies_that_wait_leave_in_batches_that_are_taken():
 
 
 @pytest.mark.parametrize("journaled", [False, True])
-def test_large_elements_are_withheld_from_who_does_not_want_them(journaled):
+def test_large_elements_are_withheld_from_readers_without_the_wish(journaled):
     compiled, pure = twins(journaled)
     for half in (compiled, pure):
         half.host.handle(SENDERS[0], [put("a", 1, b"x" * 9000), put("b", 1, b"x" * 8192)])

@@ -51,7 +51,7 @@ async def given_up(machine: Machine) -> None:
         await machine.ask(timeout_s=0.01)
 
 
-async def test_who_asks_for_the_same_joins(machine: Machine) -> None:
+async def test_callers_with_the_same_command_share_one(machine: Machine) -> None:
     asking = [machine.ask() for _ in range(100)]
     await until(lambda: bool(machine.handed_in))
     machine.answer(0, "decided")
@@ -68,7 +68,7 @@ async def test_each_command_gets_its_own_answer(machine: Machine) -> None:
     assert await asyncio.gather(*asking) == ["of a", "of b"]
 
 
-async def test_a_command_outlasts_who_gave_up(machine: Machine) -> None:
+async def test_a_command_outlasts_a_caller_without_patience(machine: Machine) -> None:
     """Without this, an answer slower than every caller's patience would reach no caller."""
     for _ in range(20):
         await given_up(machine)
@@ -112,7 +112,7 @@ async def test_a_failure_to_hand_in_leaves_nothing(machine: Machine) -> None:
     assert len(machine.commands) == 0
 
 
-async def test_what_nobody_asks_for_any_more_is_forgotten(
+async def test_an_abandoned_command_is_forgotten_after_a_while(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_member, "KEPT_S", 0.02)

@@ -159,7 +159,7 @@ async def test_a_failure_tells_why_a_member_could_not_be_reached(service: Servic
         await client.hint(DomainName("default"), 0.1)
 
 
-async def test_a_deadline_that_passes_early_says_who_was_not_asked(service: Service) -> None:
+async def test_a_deadline_that_passes_early_names_the_members_not_asked(service: Service) -> None:
     for member in MEMBERS:
         service.network.stop(member)
     with pytest.raises(

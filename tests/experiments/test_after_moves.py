@@ -60,7 +60,7 @@ def test_a_round_without_reconfigurations_tells_nothing_of_them(tmp_path):
     ("switches", "found", "wrong"),
     [((), 4, False), ((), 3, False), (("piggyback",), 2, True), (("piggyback", "gc"), 2, False)],
 )
-def test_readers_find_every_configuration_that_nobody_collects(tmp_path, switches, found, wrong):
+def test_readers_find_every_uncollected_configuration(tmp_path, switches, found, wrong):
     log(tmp_path, 3, "reconfigure", 7.0, confs_no=2)
     log(tmp_path, 2, "read", 9.0, confs_no=4)
     log(tmp_path, 2, "read", 9.5, confs_no=found)

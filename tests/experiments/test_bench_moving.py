@@ -62,7 +62,7 @@ def test_the_goal_for_latency_while_moving(p99_ms, met):
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_the_smallest_run(tmp_path, capsys):
+def test_a_short_bench_of_moving_reports_stages_and_loads(tmp_path, capsys):
     assert (
         main(
             [

@@ -21,7 +21,7 @@ STORES = ["ares-abd", *(["redis-wait"] if shutil.which("redis-server") else [])]
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_the_smallest_bench(tmp_path, capsys):
+def test_a_short_bench_measures_every_store(tmp_path, capsys):
     words = [
         "--only",
         ",".join(STORES),

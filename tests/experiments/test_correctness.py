@@ -52,7 +52,7 @@ def test_what_clients_saw_is_judged(tmp_path, reads, wrong):
     assert checked(tmp_path) == found, "it may be judged again"
 
 
-def test_a_write_that_nobody_knows_of_may_have_taken_place_or_not(tmp_path):
+def test_a_write_without_an_answer_may_have_taken_place_or_not(tmp_path):
     history = History(round_of(tmp_path), 1, "object")
     history.add("write", "lost", 1.0, None)
     history.add("write", "found", 2.0, None)

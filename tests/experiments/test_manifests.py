@@ -50,7 +50,7 @@ def test_a_proxy_is_not_taken_for_a_login():
     assert (server.user, writer.jump) == ("jdoe", None)
 
 
-def test_at_emulab_somebody_has_to_say_whose_logins():
+def test_at_emulab_the_user_of_the_logins_must_be_given():
     with pytest.raises(BadInput, match=r"logins for jdoe, rroe: say whose to take \(--user\)"):
         rspec.machines(EMULAB, "emulab")
     machines = rspec.machines(EMULAB, "emulab", "rroe")

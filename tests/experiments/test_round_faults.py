@@ -83,7 +83,7 @@ def test_the_members_of_consensus_are_slowed_and_let_go_and_no_server_is(tmp_pat
     assert not re.search(pattern, "python -P -m ares server cluster.toml --id s0")
 
 
-def test_who_was_slowed_is_let_go_though_another_leads_by_then(tmp_path, monkeypatch):
+def test_a_slowed_leader_recovers_although_another_server_leads_by_then(tmp_path, monkeypatch):
     leaders = iter(("servers0", "servers1", "servers1"))
     monkeypatch.setattr(round_faults.RoundFaults, "_leader", lambda _: next(leaders))
     testbed = Asked()
@@ -112,7 +112,7 @@ COMMAND_LINES = {
 
 
 @pytest.mark.parametrize("store", PATTERNS)
-def test_a_server_is_found_by_its_command_line_and_who_looks_for_it_is_not(store):
+def test_a_search_by_command_line_finds_the_server_and_not_itself(store):
     pattern = not_itself(PATTERNS[store])
     assert re.search(pattern, COMMAND_LINES[store])
     assert not re.search(pattern, f"/bin/sh -c pids=$(pgrep -f -- '{pattern}') && kill -9 $pids")

@@ -144,7 +144,7 @@ def test_every_client_works_once_and_all_but_the_creator_read_first():
     assert max(len(work.clients) for mine in given.values() for work in mine.values()) <= 10
 
 
-def test_the_inventory_has_who_takes_part_and_what_each_does():
+def test_the_inventory_has_the_hosts_and_the_task_of_each():
     round = round_of(faults=(Fault("fill", at_share=0.1, server=1),))
     layout = placed(round, HOSTS)
     made = inventory_of(

@@ -124,7 +124,7 @@ def test_a_file_that_is_no_scenario_says_why(tmp_path, old, new, why):
         written(tmp_path, WHOLE.replace(old, new))
 
 
-def test_families_of_protocols():
+def test_protocols_are_chosen_by_name_or_family():
     assert protocols_of(None) == ()
     assert protocols_of("ABD,ARES,ABD") == OF_ARES
     assert protocols_of("RedisW,etcd") == ("REDIS_W", "ETCD")
@@ -151,7 +151,7 @@ def test_a_load_that_cannot_be_is_refused(tmp_path, table, why):
         written(tmp_path, text)
 
 
-def test_who_is_bad_is_a_fault_of_the_round_and_ares_has_no_leader(tmp_path):
+def test_the_bad_server_is_a_fault_of_the_round_and_ares_has_no_leader(tmp_path):
     head = (
         "title = ''\n"
         "seen_in = ''\n"

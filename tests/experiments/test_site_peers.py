@@ -89,7 +89,7 @@ class TestIpfs:
             {"type": "levelds"},
         ]
 
-    def test_a_request_that_nobody_takes_has_failed(self) -> None:
+    def test_a_request_without_a_server_has_failed(self) -> None:
         with pytest.raises(OperationFailed, match=r"id at 127\.0\.0\.1"):
             asyncio.run(ipfs.connect({"host": "127.0.0.1", "port": 1}, "nantes"))
 
@@ -241,7 +241,7 @@ class TestBlocking:
         with pytest.raises(ZeroDivisionError):
             await in_thread(lambda: 1 // 0)
 
-    async def test_who_is_cancelled_does_not_wait_for_the_thread(self) -> None:
+    async def test_a_cancelled_caller_does_not_wait_for_the_thread(self) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(in_thread(time.sleep, 0.5), 0.01)
         await asyncio.sleep(0.6)  # the thread returns, without harm

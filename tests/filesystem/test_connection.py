@@ -134,7 +134,7 @@ def test_many_threads_share_one(fs: AresFileSystem, here: str) -> None:
     assert fs.cat(fs.find(here)) == {f"{here}/{number}": b"4" for number in range(5)}
 
 
-def test_what_nobody_uses_any_more_is_closed(settings: Settings) -> None:
+def test_an_unused_connection_is_closed(settings: Settings) -> None:
     fs = fsspec.filesystem(
         "ares", cluster=str(settings.path), domain=DOMAIN, create=True, skip_instance_cache=True
     )

@@ -78,9 +78,7 @@ def test_a_mixture_is_recognised(make: Make, here: str) -> None:
     assert strangers([puts[0], mixed, puts[1], b""], puts) == [1, 3]
 
 
-def test_a_put_that_ended_is_what_everybody_reads_and_an_open_file_is_not_changed_by_it(
-    make: Make, here: str
-) -> None:
+def test_an_ended_put_is_read_by_all_and_changes_no_open_file(make: Make, here: str) -> None:
     ours, theirs, path = make(), make(), f"{here}/f"
     ours.pipe_file(path, content(1))
     with ours.open(path, "rb", block_size=MIB, cache_type="none") as file:
@@ -192,7 +190,7 @@ def test_what_was_appended_meanwhile_is_not_lost(make: Make, here: str) -> None:
     assert fs.cat_file(path) == b"one\ntheirs\n"
 
 
-def test_creating_refuses_what_somebody_else_created_meanwhile(make: Make, here: str) -> None:
+def test_creating_refuses_a_file_created_meanwhile_by_another_client(make: Make, here: str) -> None:
     fs, path = make(), f"{here}/f"
     ours = fs.open(path, "xb")
     ours.write(b"ours")

@@ -191,7 +191,7 @@ async def test_a_failure_gives_up_the_whole_put_and_says_that_nothing_changed(
     assert await file.read() == b"old"
 
 
-async def test_blocks_stay_when_nobody_knows_whether_they_were_published(
+async def test_blocks_stay_after_a_publication_with_unknown_outcome(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def published(put: AtomicPut, overwrite: bool) -> Any:

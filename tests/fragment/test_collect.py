@@ -51,7 +51,7 @@ def _holds_data(value):
     return value[:1] == b"\xff" or len(decode_block(value, "").data) > 0
 
 
-def test_list_files():
+def test_files_are_listed_by_prefix_without_removed_files():
     world = BlockWorld()
     client = world.client()
     names = [f"a/{number:02}" for number in range(10)] + ["b", "\N{SNOWMAN}"]

@@ -127,7 +127,7 @@ class Precious(Exception):
     """An error of a caller that wants the file to stay."""
 
 
-def test_who_is_asked_before_a_file_is_replaced_may_keep_it(world, tmp_path):
+def test_a_callback_before_the_replacement_may_keep_the_file(world, tmp_path):
     client, path = world.client(), tmp_path / "copy"
     client.make(noise(5, 9000))
     contents = []
@@ -206,7 +206,7 @@ def test_a_disk_that_is_full(world, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["in place", "replaced", "removed", "made"])
-def test_a_copy_that_somebody_changes_meanwhile_is_left_to_them(world, tmp_path, how):
+def test_a_copy_changed_meanwhile_by_another_program_is_left_alone(world, tmp_path, how):
     client = world.client()
     client.make(noise(7, 5000))
     path = tmp_path / "copy"
@@ -249,7 +249,7 @@ def test_a_local_file_that_changes_while_it_is_put(tmp_path):
 @pytest.mark.parametrize(
     "data", [b"", b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"abcdefgh").cast("H")]
 )
-def test_content_of_bytes(data):
+def test_the_chunks_of_bytes_join_to_the_bytes(data):
     whole = bytes(data)
     source = content(data)
     assert b"".join(source.load(chunk) for chunk in source.chunks) == whole

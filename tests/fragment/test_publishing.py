@@ -129,7 +129,7 @@ def test_control_a_memory_without_versions_is_seen():
     assert not report.conflicts
 
 
-def test_stale_puts():
+def test_a_put_over_a_replaced_version_is_a_conflict():
     world = BlockWorld()
     a, b = world.client(), world.client()
     base = a.make(noise(3, 3000), atomic=True)

@@ -100,7 +100,7 @@ KNOWN = [
 
 
 @searches
-def test_known_cuts(search):
+def test_the_cuts_of_existing_files_stay(search):
     """Cuts of files in clusters: other cuts would move each of their blocks at the next put."""
     data = bytes(range(256)) * 4 + noise(4096, 53)
     assert search(data, 64, 1024, 8) == KNOWN

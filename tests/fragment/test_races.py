@@ -142,7 +142,7 @@ def test_overtaken_writers_are_told_of_conflicts():
     assert overtaken > 10, "the race must take place"
 
 
-def test_with_mine_nobody_loses_a_run():
+def test_with_mine_no_client_loses_a_run():
     """All clients insert behind the same block.
 
     Whichever write overtakes another, no run is lost, duplicated or unreachable, and no client is

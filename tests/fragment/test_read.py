@@ -289,7 +289,7 @@ def test_progress_counts_blocks_and_bytes():
     assert [entry.done for entry in running.progress] == list(range(1, len(state.parts) + 1))
 
 
-def test_a_long_run_that_nobody_expected_keeps_little_in_memory():
+def test_a_long_unexpected_run_keeps_little_in_memory():
     """While the walk fetches unexpected blocks, at most some windows of expected blocks arrive."""
     world = BlockWorld(ticks_max=1)
     writer, reader, data = world.client(), world.client(), noise(12, 120_000)

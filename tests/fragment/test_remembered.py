@@ -197,7 +197,7 @@ def test_the_oldest_remembered_bases_are_dropped(
     assert (tmp_path / "somebody else's").exists()
 
 
-def test_a_place_that_cannot_be_written_is_said_and_stops_nobody(
+def test_an_unwritable_cache_is_logged_and_stops_no_command(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")

@@ -282,7 +282,7 @@ async def test_a_chunking_that_does_not_exist_is_refused(cluster):
             domain.file("f", chunking=bad)
 
 
-async def test_collect_and_progress(cluster):
+async def test_progress_is_reported_and_a_collection_leaves_dropped_blocks(cluster):
     file = (await store(cluster)).file("f", atomic=True, sizes=SIZES)
     seen = []
     await file.write(noise(12, 5000), progress=seen.append)

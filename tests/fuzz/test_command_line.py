@@ -206,7 +206,7 @@ def test_standard_streams_that_are_closed(cli: Cli, closed: str, tmp_path: Path)
     assert (tmp_path / "out").read_text() in ("value", "")
 
 
-def test_output_to_a_full_device_or_a_pipe_that_nobody_reads(cli: Cli) -> None:
+def test_output_to_a_full_device_or_a_pipe_without_a_reader(cli: Cli) -> None:
     cli.ok("write", "key", stdin=b"value")
     for words in (["read", "key"], ["ls"], ["status"], ["--help"], ["--version"]):
         for where in (">/dev/full", ">/dev/full 2>/dev/full", "> >(true)"):

@@ -162,7 +162,7 @@ def test_a_writer_puts_its_own_names_only(server: OneServer, length: int, togeth
         assert set(server.reserved(writer)) <= {"\0file/x"}
 
 
-def test_reserved_names_are_for_who_owns_them(server: OneServer) -> None:
+def test_reserved_names_are_for_the_roles_that_own_them(server: OneServer) -> None:
     """Parts of files and notes of mirrors are a writer's; every name is an admin's."""
     with KeyedStranger(server.settings, "writer") as writer:
         assert [writer.ask(server.put(name))[0] for name in WRITERS_NAMES] == [ACK] * 4

@@ -22,7 +22,7 @@ async def listed(store, prefix=""):
     [b"", b"x", bytes(range(256)) * (MIB // 256), bytearray(b"mutable"), memoryview(b"a view")],
     ids=len,
 )
-async def test_values_come_back(cluster, value):
+async def test_a_written_value_is_read_with_its_tag_and_size(cluster, value):
     writer, reader = cluster.manager(), cluster.manager()
     tag = await writer.write("key", value)
     assert tag == Tag(1, 1)
@@ -97,7 +97,7 @@ async def test_bad_keys_are_refused_before_anything_is_sent(cluster, key):
     assert cluster.requests == 0
 
 
-async def test_the_longest_key(cluster):
+async def test_the_longest_key_is_written_read_and_listed(cluster):
     store, key = cluster.manager(), "k" * KEY_BYTES_MAX
     await store.write(key, b"v")
     assert await store.read(key) == b"v"

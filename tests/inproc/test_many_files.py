@@ -23,7 +23,7 @@ async def crowded(cluster: InprocCluster) -> InprocCluster:
     return cluster
 
 
-async def test_who_only_asks_for_identities_is_told_nothing_else(
+async def test_a_brief_question_for_identities_costs_no_report(
     crowded: InprocCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[ConfigurationReport] = []

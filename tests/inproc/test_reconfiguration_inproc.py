@@ -69,7 +69,7 @@ async def test_reconfigure_beside_writers_and_readers(cluster):
     assert mover.configuration.index == 3
 
 
-async def test_large_values_move(cluster):
+async def test_a_large_value_moves_to_new_servers(cluster):
     store = cluster.manager()
     value = bytes(range(256)) * (3 * MIB // 256) + b"end"
     await store.write("large", value)

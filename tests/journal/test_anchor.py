@@ -83,7 +83,7 @@ def refused(directory, why):
         assert words in str(caught.value)
 
 
-def test_all_segments_gone(directory):
+def test_a_journal_without_all_its_segments_is_refused(directory):
     last = segments(directory)[-1]
     for path in segments(directory):
         path.unlink()

@@ -345,7 +345,7 @@ async def test_a_full_server_counts_as_missing_with_its_reason(cluster):
     assert await store.read("another") == b"d" * 20_000
 
 
-async def test_a_failing_disk_ends_the_server_and_nobody_was_told(cluster):
+async def test_a_failing_disk_ends_the_server_without_an_acknowledgement(cluster):
     cluster.disks["s1"] = FailingDisk("sync")
     await cluster.start()
     store = cluster.manager()

@@ -145,7 +145,7 @@ def test_what_was_durable_and_is_broken_is_damage(known):
             torn(flipped)
 
 
-def test_without_anybody_who_knows_it_is_a_torn_tail():
+def test_a_flipped_bit_without_a_known_end_is_a_torn_tail():
     """Negative control of the test above."""
     data, ends = segment()
     flipped = bytearray(data)

@@ -255,7 +255,7 @@ def test_a_job_that_fails_on_the_loop_is_told_as_in_the_thread(quick):
     assert "KeyError" in str(quick.done[-1])
 
 
-def test_nobody_is_told_after_it_was_closed(quick):
+def test_no_job_reports_after_the_close(quick):
     quick.submit()
     ended = len(quick.done)
     quick.writer.close()
@@ -418,7 +418,7 @@ def test_zeros_that_find_no_room_are_left_out(tmp_path):
     )
 
 
-async def test_the_same_is_recovered_whoever_waited(tmp_path):
+async def test_the_same_is_recovered_with_waits_on_the_loop_and_in_the_thread(tmp_path):
     """The test uses a real disk, with the real clock."""
     loop = asyncio.get_running_loop()
     background = InlineWriter(

@@ -60,7 +60,7 @@ async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, mo
     assert tap.turned == 2
 
 
-async def test_a_little_at_a_time_never_stops_anybody(tmp_path, monkeypatch):
+async def test_little_data_at_a_time_stops_no_client(tmp_path, monkeypatch):
     """The control: little data at a time stops no client."""
     monkeypatch.setattr("ares.server.storage_server.GATHERED_BYTES_MAX", 100 * KIB)
     background, tap = AtOnce(waiting=True), Tap()

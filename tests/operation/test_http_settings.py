@@ -10,7 +10,7 @@ from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 
 
-def test_init_gives_everybody_a_port_of_this_machine_after_all_others(tmp_path: Path) -> None:
+def test_init_gives_each_process_an_http_port_after_all_other_ports(tmp_path: Path) -> None:
     settings = create(tmp_path / "c", InitPlan(servers=3, consensus=3))
     assert [process.address for process in settings.processes()] == [
         f"127.0.0.1:{port}" for port in (7400, 7401, 7402, 7403, 7405, 7407)

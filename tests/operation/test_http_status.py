@@ -99,7 +99,7 @@ def test_a_request_that_never_ends_is_hung_up_on(address):
     assert b"200 OK" in ask(address, b"GET /health HTTP/1.1\r\n\r\n")
 
 
-def test_who_says_nothing_is_hung_up_on(address, monkeypatch):
+def test_a_silent_http_client_is_disconnected(address, monkeypatch):
     monkeypatch.setattr(http_status, "REQUEST_S", 0.05)
     assert ask(address, b"GET /hea") == b""
     monkeypatch.undo()  # otherwise the server hangs up on a client that is delayed for a moment
@@ -204,7 +204,7 @@ def test_an_address_that_is_taken_is_refused(address):
         HttpStatus(address, {}).start()
 
 
-def test_it_can_be_closed_with_somebody_waiting(address):
+def test_the_status_server_can_be_closed_with_a_waiting_client(address):
     [other] = free_addresses(1)
     asked = threading.Event()
 

@@ -41,7 +41,7 @@ def test_a_new_log_level_takes_effect(cli):
         assert ("the log level" in logged(cli, "s2")[before:]) == logs
 
 
-def test_what_is_no_level_and_who_is_not_there(cli):
+def test_an_unknown_level_and_an_unknown_process_are_refused(cli):
     assert "one of debug, info, warning, error, not 'loud'; nothing was changed" in cli.fails(
         2, "log-level", "loud"
     )
@@ -50,7 +50,7 @@ def test_what_is_no_level_and_who_is_not_there(cli):
     )
 
 
-def test_who_does_not_answer_is_told(cli):
+def test_a_process_without_an_answer_is_named(cli):
     cli.kill("s3")
     told = cli.json("log-level", "info", "--timeout", "3", status=1)
     assert told["unchanged"] == {

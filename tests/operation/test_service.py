@@ -28,7 +28,7 @@ def test_the_service_manager_is_told(manager, monkeypatch):
     assert listening.recv(1000) == b"READY=1\nSTATUS=s0 serves"
 
 
-def test_an_abstract_address(manager, monkeypatch):
+def test_the_service_manager_is_notified_at_an_abstract_address(manager, monkeypatch):
     listening, path = manager
     listening.bind(f"\0{path}")
     monkeypatch.setenv(service_manager.NOTIFY_VARIABLE, f"@{path}")
@@ -64,7 +64,7 @@ def verified(directory: Path, text: str, name: str) -> subprocess.CompletedProce
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
 )
 @pytest.mark.parametrize("name", ["ares-server@.service", "ares-consensus@.service"])
-def test_unit_files(tmp_path, name):
+def test_systemd_verifies_the_unit_files(tmp_path, name):
     text = (UNITS / name).read_text()
     done = verified(tmp_path, text, name)
     assert (done.returncode, done.stderr) == (0, "")

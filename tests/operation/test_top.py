@@ -205,9 +205,7 @@ def test_a_pipe_gets_a_header_and_a_line_for_each_interval(cli: Cli) -> None:
     assert heads[0] == "time"
 
 
-def test_a_key_that_nobody_knows_is_no_view_of_a_cluster_that_is_down(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_an_unknown_key_is_an_error_and_no_view_of_a_dead_cluster(cli: Cli, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.secret"
     wrong.write_text("ab" * 32)
     wrong.chmod(0o600)

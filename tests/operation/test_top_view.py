@@ -198,7 +198,7 @@ def test_a_release_that_counts_nothing_is_told_of_and_leaves_the_others_their_fi
     assert "s3, s4: of an earlier release, which counts nothing" in shown
 
 
-def test_a_quiet_cluster():
+def test_the_view_of_a_healthy_cluster_without_a_move():
     shown = view(figures_of(seen()))
     assert "5 of 5 servers answer" in shown
     assert "EC n=5 k=3" in shown

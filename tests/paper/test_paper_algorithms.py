@@ -116,7 +116,7 @@ def test_algorithm_1_line_16_the_new_tag_is_above_the_highest_and_the_writers_ow
     assert tags == [Tag(1, first.id), Tag(2, second.id), Tag(3, second.id), Tag(4, first.id)]
 
 
-def test_algorithm_1_lines_11_to_15_the_query_goes_on_until_nobody_knows_a_successor(world):
+def test_algorithm_1_lines_11_to_15_the_query_goes_on_until_no_server_knows_a_successor(world):
     """Alg. 1:9-10, Alg. 1:11-15: every configuration from the last finalized on is asked."""
     mover, client = world.client(), world.client()
     world.hold = lambda source, target, message: source is mover and isinstance(message, PutData)

@@ -409,7 +409,7 @@ def test_put_and_get_without_space_for_temporary_files(cli: Cli, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_listing_and_deleting(cli: Cli, tmp_path: Path) -> None:
+def test_files_are_listed_and_deleted_with_their_blocks(cli: Cli, tmp_path: Path) -> None:
     ann = Copy(cli, tmp_path / "ann.bin", "list/a")
     ann.path.write_bytes(content())
     blocks = ann.put(*SMALL_BLOCKS)["inserted"]
@@ -476,7 +476,9 @@ def test_many_files_of_one_domain(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_moves_and_is_put_meanwhile_by_who_did_not_know(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_moves_and_is_put_meanwhile_by_a_client_without_the_news(
+    cli: Cli, tmp_path: Path
+) -> None:
     ann, bob = two_copies(cli, tmp_path, "moving")
     [moved] = cli.json(
         "reconfig", "--domain", "file/moving", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3"
@@ -490,7 +492,7 @@ def test_a_file_moves_and_is_put_meanwhile_by_who_did_not_know(cli: Cli, tmp_pat
 
 
 @pytest.mark.slow
-def test_domains_of_files_do_not_flood_anybody(cli: Cli) -> None:
+def test_domains_of_files_do_not_flood_status_and_lists(cli: Cli) -> None:
     cli.ok("put", "-", "flood", stdin=b"x")
     for words in (["status"], ["domain", "ls"]):
         told = cli.json(*words)

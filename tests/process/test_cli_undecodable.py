@@ -110,7 +110,7 @@ def test_what_no_client_names_is_deleted_as_the_failed_move_says(cli: Cli) -> No
     cli.ok("reconfig", *wished)
 
 
-def test_the_highest_tag_that_servers_take_is_exceeded_by_anybody(cli: Cli) -> None:
+def test_the_highest_accepted_tag_is_exceeded_by_the_next_write(cli: Cli) -> None:
     for number in (2**63, 2**53, number_max(time.time() + 60)):
         with pytest.raises(ElementRefused, match="which no sequence of writes reaches"):
             hostile(cli, "k", [number])

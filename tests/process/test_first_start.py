@@ -239,7 +239,7 @@ def test_what_was_prepared_below_a_mount_point_is_not_believed_when_the_disk_is_
 
 
 @pytest.mark.slow
-def test_who_ran_is_not_prepared_again_where_everything_was_removed(durable: Path) -> None:
+def test_a_process_that_ran_is_not_prepared_again_in_an_emptied_directory(durable: Path) -> None:
     once(durable, "server", "s0")
     once(durable, "consensus", "r0")
     for id in ("s0", "r0"):

@@ -295,7 +295,7 @@ def test_what_default_holds_is_found_after_it_moved_here(two_sites: Cli) -> None
 
 
 @pytest.mark.slow
-def test_a_forged_memory_of_domains_misleads_nobody(two_sites: Cli, tmp_path: Path) -> None:
+def test_a_forged_memory_of_domains_misleads_no_client(two_sites: Cli, tmp_path: Path) -> None:
     cli = two_sites
     cli.environment |= {"ARES_CACHE": str(tmp_path / "cache"), "ARES_SITE": "far"}
     cli.ok("domain", "create", "photos", "--site", "near")

@@ -374,7 +374,7 @@ def test_one_process_says_ready_and_stops_cleanly(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("durability", ["memory", "fsync"])
-def test_a_restarted_server_says_when_it_is_somebody_new(tmp_path: Path, durability: str) -> None:
+def test_a_restarted_server_says_when_its_identity_is_new(tmp_path: Path, durability: str) -> None:
     cluster, identities = tmp_path / "cluster", []
     assert (
         ares(

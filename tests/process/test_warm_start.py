@@ -41,7 +41,7 @@ def test_it_answers_the_same_with_the_same_status(
     assert warm.returncode == status
 
 
-def test_it_works_in_the_directory_of_whoever_starts_it(tmp_path: Path) -> None:
+def test_a_command_works_in_the_directory_of_its_caller(tmp_path: Path) -> None:
     subprocess.run(
         ares_cli("init", "here", "--servers", "3", "--consensus", "0"),
         cwd=tmp_path,
@@ -52,7 +52,7 @@ def test_it_works_in_the_directory_of_whoever_starts_it(tmp_path: Path) -> None:
     assert (tmp_path / "here/cluster.toml").exists()
 
 
-def test_it_ends_when_whoever_waits_for_it_is_killed(tmp_path: Path) -> None:
+def test_a_command_ends_when_its_waiting_caller_is_killed(tmp_path: Path) -> None:
     """The command has begun to read before the kill.
 
     The output, which only the command holds open, ends with the command.

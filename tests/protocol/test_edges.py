@@ -38,7 +38,7 @@ def drain(world):
 # -- no useful answers ----------------------------------------------------------------------------
 
 
-def test_silence_ends_at_the_deadline_and_names_who_is_missing(world):
+def test_silence_ends_at_the_deadline_and_names_the_missing_servers(world):
     client = world.client()
     world.down = {"s0", "s1", "s2"}
     with pytest.raises(Unavailable) as caught:
@@ -97,7 +97,7 @@ def test_one_such_server_is_survived_and_heard_again_later(world):
     assert client.run(read(client.view, "k")).value == b"v"
 
 
-def test_replies_after_a_cancel_disturb_nobody(world):
+def test_replies_after_a_cancel_disturb_no_operation(world):
     client = world.client()
     pending = client.start(write(client.view, "k", b"v"))
     client.session.cancel(pending.job)

@@ -403,7 +403,7 @@ def check(reader, promised, seen):
 @pytest.mark.parametrize(
     "name", [NAME, MirrorName("a/b/7/c", "s", 12), MirrorName("mirror/x/1/d", "y", 1)]
 )
-def test_names_of_mirrors(name):
+def test_the_name_of_a_mirror_is_parsed(name):
     assert parse_mirror(name.name) == name
 
 

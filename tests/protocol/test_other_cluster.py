@@ -59,7 +59,7 @@ def test_a_decision_of_another_place_or_cluster_is_refused_and_changes_nothing(w
     assert client.run(read(client.view, "k")).tag == tag
 
 
-def test_a_decision_of_this_cluster_by_somebody_else_is_completed(world):
+def test_a_decision_of_this_cluster_by_another_client_is_completed(world):
     """The control: the same decision, with the right cluster and place."""
     client = world.client()
     world.decisions.decide(DEFAULT_DOMAIN, 1, EC.at(DEFAULT_DOMAIN, 1, C0.id), 99)

@@ -341,7 +341,7 @@ def test_random_schedules_keep_tag_order(seed):
     assert not running
 
 
-def test_who_tries_again_finishes_what_is_pending_and_adds_nothing():
+def test_another_attempt_finishes_the_pending_configuration_and_adds_none():
     """Servers without room for the data take pointers (Alg. 5:6-7).
 
     Each attempt would leave a further configuration for all clients to visit.

@@ -99,7 +99,7 @@ def side_by_side(c0, seed):
     return completed, clients[1].run(read(clients[1].view, "k")).tag, values
 
 
-def test_numbers_are_remembered_until_nobody_can_miss_them():
+def test_numbers_are_remembered_until_no_operation_can_miss_them():
     source, other = TagSource(ClientId(7)), TagSource(ClientId(8))
     first, second = source.begin("k"), source.begin("k")
     assert source.take(first, 0) == Tag(1, 7)

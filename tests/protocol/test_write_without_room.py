@@ -78,7 +78,7 @@ def test_one_that_is_silent_may_have_stored_it():
     assert world.now < ROUND_RESEND_S, "it is not waited for long"
 
 
-def test_who_refuses_what_came_again_may_have_stored_it_before():
+def test_a_server_that_refuses_a_copy_may_have_stored_the_first():
     """The answer to the first copy was lost."""
     world = world_with([0, 1, 2])
     client = world.client()

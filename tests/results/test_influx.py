@@ -137,7 +137,7 @@ def test_unexpected_answers_of_influxdb_are_named(tmp_path: Path, status: int, s
         _send(_some_results(tmp_path, 3), server.url)
 
 
-def test_nobody_there_and_nobody_who_answers(
+def test_an_absent_and_a_silent_influx_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(influx, "INFLUX_TIMEOUT_MS", 200)

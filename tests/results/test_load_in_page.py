@@ -142,7 +142,7 @@ def test_the_page_has_the_points(page):
     assert data["notes"] == []
 
 
-def test_latency_over_throughput(tab, page):
+def test_the_page_draws_latency_over_throughput(tab, page):
     tab.open(page, "#scenario=throughput&workload=10 B, 50% reads")
     assert tab.text("#load-caption").startswith(
         "throughput, 10 B, 50% reads: read p50 over throughput; more clients along each line; "

@@ -253,7 +253,9 @@ CARRYING: list[AnyMessage] = [
 
 @pytest.mark.parametrize("role", [Role.RECONFIGURE, Role.ADMIN])
 @pytest.mark.parametrize("request_", CARRYING, ids=lambda request: type(request).__name__)
-def test_what_was_not_decided_is_refused_from_everybody(role: Role, request_: AnyMessage) -> None:
+def test_an_undecided_configuration_is_refused_from_every_role(
+    role: Role, request_: AnyMessage
+) -> None:
     asked: list[Configuration] = []
     gate = Admission(Everybody(), lambda configuration: bool(asked.append(configuration)))
     admitted, [refusal] = admit(gate, role, [request_], HOSTED)
@@ -293,7 +295,7 @@ def test_a_proposal_need_not_be_decided() -> None:
 
 
 @pytest.mark.parametrize("role", [Role.READ, Role.WRITE])
-def test_hearsay_is_pending(role: Role) -> None:
+def test_a_finalized_successor_from_a_client_counts_as_pending(role: Role) -> None:
     gate = Admission(Everybody(), lambda _: True)
     batch: list[AnyMessage] = [
         WriteConfig(CALL, C0.id, FINAL),
@@ -328,7 +330,7 @@ def test_hearsay_of_a_later_one_is_left_out(known: str) -> None:
     ]
 
 
-def test_who_may_reconfigure_finalizes() -> None:
+def test_the_role_reconfigure_finalizes() -> None:
     gate = Admission(Everybody(), lambda _: True)
     batch: list[AnyMessage] = [WriteConfig(CALL, C0.id, FINAL), WriteConfig(CALL, C0.id, JUMP)]
     assert admit(gate, Role.RECONFIGURE, batch, HOSTED) == (batch, [])

@@ -130,7 +130,7 @@ def test_what_is_no_secret_key_is_refused_without_showing_it(
 
 
 @pytest.mark.parametrize("id", ["s0", "r0", "decisions"])
-def test_a_secret_of_somebody_else_is_refused(
+def test_a_secret_of_another_process_is_refused(
     settings: Settings, security: SecuritySettings, id: str
 ) -> None:
     path = security.secret_path(id)
@@ -339,7 +339,7 @@ def test_the_clusters_own_processes_are_clients_whatever_the_list_says(
     assert clients.unknown_keys == 0
 
 
-def test_a_sender_without_a_key_is_nobody(security: SecuritySettings) -> None:
+def test_a_sender_without_a_key_is_no_known_client(security: SecuritySettings) -> None:
     assert AuthorisedClients(security.clients_path).client(b"connection") is None
 
 
@@ -377,7 +377,7 @@ def test_keys_that_are_missing_are_refused(settings: Settings, line: str) -> Non
         Settings.parse(without(settings, line), settings.path)
 
 
-def test_keys_that_nobody_asks_for_are_refused(settings: Settings) -> None:
+def test_keys_without_security_are_refused(settings: Settings) -> None:
     with pytest.raises(BadInput, match=r"server\[0\].public_key: expected only with security"):
         Settings.parse(without(settings, "security"), settings.path)
 

@@ -127,7 +127,9 @@ async def test_a_known_key_gets_in_and_is_known_by_every_batch(
         assert sender.key == known.public
 
 
-async def test_an_unknown_key_is_told_and_its_messages_reach_nobody(server: GuardedServer) -> None:
+async def test_an_unknown_key_is_refused_and_its_messages_reach_no_server(
+    server: GuardedServer,
+) -> None:
     async with client_of(server, SecretKey.generate()) as stranger:
         reply = await stranger.ask()
         assert isinstance(reply, Refused)
@@ -257,7 +259,7 @@ async def test_a_client_whose_key_is_revoked_is_hung_up_on(
     await server.listener.close()
 
 
-async def test_a_client_cannot_say_itself_who_it_is(server: GuardedServer) -> None:
+async def test_a_client_cannot_choose_its_user_id(server: GuardedServer) -> None:
     """The user id comes from the doorkeeper, not from the client."""
     key = SecretKey.generate()
     server.doorkeeper.known.add(key.public)
@@ -276,7 +278,7 @@ async def test_a_client_cannot_say_itself_who_it_is(server: GuardedServer) -> No
     assert sender.key == key.public
 
 
-async def test_without_a_doorkeeper_nobody_gets_in(
+async def test_without_a_doorkeeper_no_client_gets_in(
     known: SecretKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the doorkeeper, libzmq would let every key in."""
@@ -328,7 +330,7 @@ async def attempt(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["native", "libzmq"])
-async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(
+async def test_attempts_of_strangers_cost_no_memory_and_disturb_no_client(
     known: SecretKey, transport: TransportName
 ) -> None:
     server = GuardedServer(known, transport)

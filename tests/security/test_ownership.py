@@ -49,7 +49,7 @@ def guard(settings: Settings) -> None:
     "whose",
     ["the list", "its directory", "the cluster file", "the cluster's directory", "a secret"],
 )
-def test_what_belongs_to_somebody_else_starts_nothing(
+def test_files_of_another_user_start_no_process(
     settings: Settings, security: SecuritySettings, whose: str
 ) -> None:
     path = {
@@ -68,7 +68,7 @@ def test_what_belongs_to_somebody_else_starts_nothing(
 
 
 @AS_ROOT
-def test_root_manages_keys_whoever_owns_the_list_and_uses_whose_key_it_likes(
+def test_root_manages_lists_and_uses_keys_of_any_owner(
     settings: Settings, security: SecuritySettings
 ) -> None:
     os.chown(security.clients_path, SOMEBODY, -1)
@@ -137,7 +137,7 @@ def test_a_link_to_a_place_where_others_write_starts_nothing(
         guard(settings)
 
 
-def test_a_directory_that_everybody_can_write_to_is_nobodys(tmp_path: Path) -> None:
+def test_a_directory_writable_for_all_users_is_refused(tmp_path: Path) -> None:
     for name in ("server", "member"):
         prepare(tmp_path / name)
         (tmp_path / name).chmod(0o777)

@@ -69,7 +69,7 @@ async def pushed(server: GuardedServer) -> list[int]:
     )
 
 
-async def test_without_a_key_nobody_fills_the_memory(known: SecretKey) -> None:
+async def test_without_a_key_no_stranger_fills_the_memory(known: SecretKey) -> None:
     """A server checks the size of a command before it accepts any of it."""
     async with serving(known) as server, client_of(server, known) as client:
         assert await client.ask() == Ack(CallId(1), None)
@@ -83,7 +83,7 @@ async def test_libzmq_keeps_whatever_comes(known: SecretKey) -> None:
         assert min(await within(pushed(server))) >= 8 * MIB, "as much as comes within five seconds"
 
 
-async def test_whoever_has_a_key_may_begin_with_a_large_value(known: SecretKey) -> None:
+async def test_a_client_with_a_key_may_begin_with_a_large_value(known: SecretKey) -> None:
     """The connection has brought no complete message before."""
     value = bytes(EACH_BYTES)
     put = PutData(

@@ -103,7 +103,7 @@ async def test_not_even_an_administrator_invents_one(
     assert successors(cluster, admin.configuration) == {None}
 
 
-async def test_where_everybody_is_admitted_the_same_attack_redirects(
+async def test_the_same_attack_redirects_if_every_client_is_admitted(
     cluster: SecureCluster, admin: Manager, evil: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control."""

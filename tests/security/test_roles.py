@@ -261,7 +261,7 @@ async def test_a_reader_finds_the_quorum_that_holds_a_version(
     assert await within(reader.read("key")) == b"new"
 
 
-async def test_a_reader_waits_until_somebody_completes_what_it_found(
+async def test_a_reader_waits_until_a_writer_completes_the_found_version(
     cluster: SecureCluster,
 ) -> None:
     admin = await cluster.manager("admin")

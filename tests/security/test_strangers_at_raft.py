@@ -75,7 +75,7 @@ async def decide(members: LocalMembers, index: int = 1) -> None:
     await client.close()
 
 
-async def test_a_stranger_who_keeps_sending_is_cut_off(single: LocalMembers) -> None:
+async def test_a_stranger_that_keeps_sending_is_cut_off(single: LocalMembers) -> None:
     assert await asyncio.to_thread(flood, place(single)) < FLOOD_BYTES
     await decide(single)
 

@@ -178,7 +178,7 @@ def test_another_log_is_refused_and_the_server_goes_on(alone):
     assert isinstance(alone.append(number)[0], Refused)
 
 
-def test_answers_to_calls_that_nobody_made_change_nothing(alone):
+def test_answers_to_calls_never_made_change_nothing(alone):
     for number in (-1, -(2**63), 0, 2**62):
         alone.logs.receive("s1", [Refused(call(number), Reason.UNKNOWN_CONFIGURATION, "")])
     alone.logs._logs.clear()  # as before the server hosted a log

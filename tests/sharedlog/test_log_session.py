@@ -130,6 +130,6 @@ def test_the_end_is_the_smallest_length_of_the_best_majority():
     assert decided_end([1, 9, 7, 7, 2], 3) == 7
 
 
-def test_nodes_are_introduced_by_whoever_speaks_first(log):
+def test_nodes_are_introduced_by_the_first_client(log):
     log.append(b"a")
     assert any(isinstance(message, Introduce) for _, message in log.asked)

@@ -61,7 +61,7 @@ def test_a_reader_that_waits_at_a_sealed_tail_is_told_of_the_next_chain(wired: W
     } == {C1.id}
 
 
-def test_a_reader_that_waits_where_nobody_tells_anything_gets_an_empty_answer_in_time(
+def test_a_reader_waiting_at_a_node_without_news_gets_an_empty_answer_in_time(
     wired: Wired,
 ) -> None:
     """The node was left behind: an empty answer has no meaning, and the client asks other nodes."""

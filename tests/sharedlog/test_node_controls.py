@@ -176,7 +176,7 @@ def test_a_node_installs_the_successor_before_it_answers_with_a_row():
     assert (answers, entries) == ([(AppendOutcome.DONE, 2)], (b"again",))
 
 
-def test_control_a_second_try_is_told_somebody_elses_position():
+def test_control_a_second_try_gets_the_position_of_another_append():
     with rows_of_a_node_that_does_not_know_the_successor():
         answers, entries = second_try_of_what_was_cut()
     assert (answers, entries) == ([(AppendOutcome.DONE, 1)], (b"y",))
@@ -207,7 +207,7 @@ def second_try_of_what_was_trimmed():
     return outcomes(nodes.run())
 
 
-def test_what_was_trimmed_is_uncertain_and_nobody_asks_further_down():
+def test_a_trimmed_append_is_uncertain_and_no_earlier_chain_is_asked():
     assert second_try_of_what_was_trimmed() == [(AppendOutcome.UNCERTAIN, 5)]
 
 

@@ -182,7 +182,7 @@ def test_neighbours_in_one_record_are_read_once(reader, monkeypatch):
     assert asked == [5]
 
 
-def test_nobody_joins_a_request_that_ended_before_it_was_sent(reader):
+def test_no_read_joins_a_request_that_ended_before_it_was_sent(reader):
     reader.read(0, timeout_s=0.002)
     reader.nodes.now += 0.002
     reader.session.tick(reader.nodes.now)

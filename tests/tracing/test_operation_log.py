@@ -294,7 +294,7 @@ def test_a_log_that_cannot_be_opened_at_once_is_refused(tmp_path, name):
         OperationLog(tmp_path / name, ClientId(7))
 
 
-def test_a_pipe_that_somebody_reads_gets_the_lines(tmp_path, monkeypatch):
+def test_a_pipe_with_a_reader_gets_the_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "LOG_FILE_BYTES", 1)
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

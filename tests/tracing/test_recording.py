@@ -149,7 +149,7 @@ def test_the_page_about_traces_names_every_phase():
     assert [name for name in sorted(names | waits) if f"`{name}`" not in table] == []
 
 
-def test_a_round_tells_who_answered_and_when():
+def test_a_round_records_the_answering_servers_and_times():
     rig = Traced()
     rig.run(read(rig.view, "x"))
     rig.answer()

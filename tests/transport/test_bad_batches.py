@@ -71,7 +71,7 @@ async def test_requests_whose_handling_fails_get_no_reply(
     assert "a bug in the handler" in caplog.text
 
 
-async def test_replies_that_cannot_be_encoded_cost_nobody_else_anything(
+async def test_replies_that_cannot_be_encoded_cost_no_other_client(
     wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     def answer(messages: typing.Sequence[AnyMessage]) -> list[AnyMessage]:

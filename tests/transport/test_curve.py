@@ -145,7 +145,7 @@ def test_an_unknown_client_is_told() -> None:
     assert not client.incoming.ready
 
 
-def test_who_has_not_shown_the_servers_key_cannot_refuse_ours() -> None:
+def test_a_server_without_a_proven_key_cannot_refuse_a_client() -> None:
     """Any process can send an ERROR; a server without a shown key has no key to refuse."""
     client = client_of()
     with pytest.raises(NotZmtp, match="before it has shown to own the server's key") as refused:
@@ -178,7 +178,7 @@ def refusal_reason(change: Callable[[CurveClient], None]) -> str:
     return str(refused.value)
 
 
-def test_nobody_can_show_a_key_that_is_not_his() -> None:
+def test_no_client_can_show_the_key_of_another() -> None:
     claimed = SecretKey(STRANGER.secret)
     claimed.public = CLIENT.public
     assert "a key that the client does not own" in refusal_reason(
@@ -216,7 +216,7 @@ def test_a_recorded_handshake_is_worth_nothing() -> None:
 
 
 @pytest.mark.parametrize("cut", ["hello", "initiate"])
-def test_a_handshake_that_is_cut_admits_nobody(cut: str) -> None:
+def test_a_cut_handshake_admits_no_client(cut: str) -> None:
     asked: list[str] = []
     client, server = client_of(), server_of(lambda key: bool(asked.append(key)) or True)
     hello = client.handshake.opening()
@@ -265,7 +265,7 @@ def test_a_peer_without_keys_is_told_apart() -> None:
         client_of().hear(opening(ROUTER))
 
 
-def test_who_says_more_of_himself_than_anybody_needs_is_hung_up_on() -> None:
+def test_a_client_with_too_much_metadata_is_disconnected() -> None:
     long = (
         properties(DEALER)
         + b"\x01x"
@@ -342,7 +342,7 @@ def flipped(data: bytes, at: float, bit: int) -> bytes:
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 5), st.floats(0, 1, exclude_max=True), st.integers(0, 7))
-def test_a_bit_that_changed_on_the_way_lets_nobody_in(step: int, at: float, bit: int) -> None:
+def test_a_bit_that_changed_on_the_way_opens_no_connection(step: int, at: float, bit: int) -> None:
     """Check that no single changed bit of any command opens a connection.
 
     The two sides are never both ready, no message is accepted, and no other error than NotZmtp is

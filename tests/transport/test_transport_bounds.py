@@ -234,7 +234,7 @@ async def test_without_that_bound_they_are_owed_more(our_server: ZmqWire) -> Non
         assert listener.cut == 0
 
 
-async def test_small_replies_that_nobody_reads_are_counted_too(our_server: ZmqWire) -> None:
+async def test_small_unread_replies_are_counted_too(our_server: ZmqWire) -> None:
     async with (
         serving(Limits(unread_bytes=4 * MIB), bytes(4000)) as (server, listener),
         deaf(server, 20, 200, 15),
@@ -244,7 +244,7 @@ async def test_small_replies_that_nobody_reads_are_counted_too(our_server: ZmqWi
         await our_server.connect(server).ask(S0, [get_tag(10_001)])
 
 
-async def test_who_has_left_is_forgotten(our_server: ZmqWire) -> None:
+async def test_a_client_that_left_is_forgotten(our_server: ZmqWire) -> None:
     async with serving(Limits(), bytes(1000)) as (server, listener):
         for _ in range(20):
             client = our_server.connect(server)
@@ -300,7 +300,7 @@ async def test_a_closed_server_can_be_resumed(wire: Wire, loop: int) -> None:
     await asyncio.sleep(0.01)
 
 
-async def test_who_leaves_in_the_middle_of_a_message_leaves_nothing(zmq_wire: ZmqWire) -> None:
+async def test_a_client_that_leaves_within_a_message_leaves_nothing(zmq_wire: ZmqWire) -> None:
     """This holds even while a timer for the handshake still refers to the connection."""
     listener = ZmtpListener("127.0.0.1:0")
     server = WireServer(listener, acknowledge)

@@ -188,7 +188,9 @@ async def test_each_of_many_clients_gets_its_own_replies(wire: Wire) -> None:
         assert {name for name, _ in client.batches} == {"s0", "s1", "s2"}
 
 
-async def test_a_server_never_learned_loses_messages_and_disturbs_nobody(wire: Wire) -> None:
+async def test_a_server_of_unknown_address_loses_messages_and_disturbs_no_server(
+    wire: Wire,
+) -> None:
     client = wire.connect(await wire.serve())
     client.connections.post(ServerId("nobody"), [get_tag(1)])
     await client.ask(S0, [get_tag(2)])

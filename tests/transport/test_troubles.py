@@ -64,7 +64,7 @@ def free_address() -> str:
         return "{}:{}".format(*free.getsockname())
 
 
-async def test_nobody_listens_there_until_somebody_does() -> None:
+async def test_a_refused_connection_is_named_until_a_server_listens() -> None:
     address = free_address()
     async with client_of(address) as client:
         assert client.connections.troubles == {}
@@ -76,7 +76,7 @@ async def test_nobody_listens_there_until_somebody_does() -> None:
         await listener.close()
 
 
-async def test_a_host_that_nobody_knows_is_named() -> None:
+async def test_an_unknown_host_is_named() -> None:
     async with client_of("no-such-host.invalid:7400") as client:
         assert (await trouble_of(client)).startswith(
             "its host name 'no-such-host.invalid' is not known here: "
@@ -112,7 +112,7 @@ def test_what_each_error_is_for_a_person(error: Exception, words: str) -> None:
 
 
 @pytest.mark.parametrize(("secret", "words"), [(None, links.HUNG_UP), (KEY, links.WRONG_KEY)])
-async def test_one_that_hangs_up_in_the_handshake_refuses_nobody(
+async def test_a_server_that_hangs_up_in_the_handshake_refuses_no_key(
     secret: SecretKey | None, words: str
 ) -> None:
     """The server may be ending, and may be back in a moment, however often it hung up."""
@@ -197,7 +197,7 @@ async def test_only_an_unknown_key_is_not_authorised(code: bytes, refused: bool)
             assert client.received == []
 
 
-async def test_who_has_not_shown_the_servers_key_refuses_nobody() -> None:
+async def test_a_server_without_a_proven_key_refuses_no_key() -> None:
     """A server refuses a key only after it has seen the key.
 
     A client shows the key only after the server has proved to own the server's key.
@@ -225,7 +225,7 @@ async def test_a_client_without_a_key_has_none_that_could_be_unknown() -> None:
 @pytest.mark.parametrize(
     "client_has_key", [True, False], ids=["a client with a key", "a client without"]
 )
-async def test_keys_on_one_side_only_are_told_whoever_the_server_is(
+async def test_keys_on_one_side_only_are_reported_for_both_transports(
     listener_kind: type[ZmqListener | ZmtpListener], client_has_key: bool
 ) -> None:
     """Unless the client waits, libzmq hangs up before naming a mechanism."""

@@ -292,7 +292,7 @@ def test_what_comes_from_one_in_line_waits_its_turn_and_is_dropped_beyond_the_bo
     assert listener.calls("greedy")[-1] == [5]
 
 
-def test_nobody_has_a_turn_while_requests_are_kept_away(
+def test_no_client_has_a_turn_while_requests_are_kept_away(
     loop: Steps, listener: RecordingBatches
 ) -> None:
     listener.receive("greedy", asks(0, MUCH))

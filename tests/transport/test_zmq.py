@@ -57,7 +57,7 @@ async def hung_up(reader: asyncio.StreamReader) -> bool:
     return True
 
 
-async def test_strangers_on_the_port_disturb_nobody(zmq_wire: ZmqWire) -> None:
+async def test_strangers_on_the_port_disturb_no_client(zmq_wire: ZmqWire) -> None:
     server = await zmq_wire.serve()
     client = zmq_wire.connect(server)
     chance = random.Random(20)
@@ -88,7 +88,7 @@ async def test_strangers_on_the_port_disturb_nobody(zmq_wire: ZmqWire) -> None:
     await zmq_wire.connect(server).ask(S0, [get_tag(1)])
 
 
-async def test_thousands_of_short_connections_disturb_nobody(zmq_wire: ZmqWire) -> None:
+async def test_thousands_of_short_connections_disturb_no_client(zmq_wire: ZmqWire) -> None:
     server = await zmq_wire.serve()
     client = zmq_wire.connect(server)
     for number in range(2000):
@@ -281,7 +281,7 @@ async def test_an_address_that_cannot_be_bound_is_refused(address: str) -> None:
     assert repr(address) in str(caught.value)
 
 
-async def test_a_server_address_that_is_none_is_logged_and_disturbs_nobody(
+async def test_an_impossible_server_address_is_logged_and_disturbs_no_other(
     zmq_wire: ZmqWire, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = zmq_wire.connect(await zmq_wire.serve(), "not an address")

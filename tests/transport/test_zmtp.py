@@ -393,7 +393,7 @@ async def test_one_connection_too_many_is_hung_up_on() -> None:
         await listener.close()
 
 
-async def test_who_says_nothing_keeps_nobody_out() -> None:
+async def test_a_silent_connection_keeps_no_client_out() -> None:
     """The oldest connection without a finished handshake goes.
 
     Any process at all can open connections.
@@ -421,7 +421,7 @@ async def test_who_says_nothing_keeps_nobody_out() -> None:
         await listener.close()
 
 
-async def test_nothing_stays_of_what_somebody_sent_who_was_hung_up_on() -> None:
+async def test_nothing_stays_of_the_messages_of_a_disconnected_client() -> None:
     """This holds before garbage collection, which may come late and hold many MiB."""
     listener = ZmtpListener("127.0.0.1:0")
     address = await listener.serve(lambda _, messages: acknowledge(messages))
@@ -443,7 +443,7 @@ async def send_and_wait(address: str, sent: bytes) -> None:
     await reader.readexactly(4096)
 
 
-async def test_whoever_holds_most_unfinished_is_hung_up_on() -> None:
+async def test_the_connection_with_most_unfinished_bytes_is_closed() -> None:
     listener = ZmtpListener("127.0.0.1:0", limits=Limits(received_bytes=5_000_000))
     address = await listener.serve(lambda _, messages: acknowledge(messages))
     try:
@@ -514,7 +514,7 @@ async def test_replies_that_all_leave_unread_together_are_bounded() -> None:
         await listener.close()
 
 
-async def test_who_does_not_read_its_pongs_gets_no_more() -> None:
+async def test_a_client_that_does_not_read_its_pongs_gets_no_more() -> None:
     listener = ZmtpListener("127.0.0.1:0")
     address = await listener.serve(lambda _, messages: acknowledge(messages))
     ping = b"\x04PING\0\x0a" + b"x" * 16

@@ -265,5 +265,5 @@ def test_missing_frames_are_refused():
         decode(encode([put(LARGE)])[:1])
 
 
-def test_an_empty_batch():
+def test_an_empty_batch_is_encoded_and_decoded():
     assert decode(encode([])) == []

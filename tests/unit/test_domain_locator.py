@@ -122,7 +122,7 @@ def test_the_first_server_that_names_one_is_enough() -> None:
     assert asking.found == [at(2)]
 
 
-def test_nobody_waits_long_for_servers_that_are_silent() -> None:
+def test_silent_servers_delay_the_search_of_a_domain_only_briefly() -> None:
     asking = Asking(3)
     asking.hear("s0", None)
     asking.session.tick(OTHERS_S / 2)
@@ -219,7 +219,7 @@ def test_a_file_that_is_damaged_counts_as_empty_and_is_replaced(
     assert json.loads(path.read_bytes()) == {"photos": ["s0", "s1", "s2"]}
 
 
-def test_a_forged_memory_makes_nobody_ask_servers_that_the_cluster_file_does_not_have(
+def test_a_forged_memory_leads_only_to_servers_of_the_cluster_file(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "domains.json"

@@ -59,7 +59,7 @@ def test_one_part_and_several_have_the_same_checksum():
     assert checksum(*HEAD, 0, 0, ()) == checksum(*HEAD, 0, 0, (b"",))
 
 
-def test_who_reads_the_data_bit_by_bit_comes_to_the_same_checksum():
+def test_the_checksum_equals_a_plain_xxh3_with_the_seed():
     assert checksum(*HEAD, 1, 4, (b"abcd",)) == xxh3_64_intdigest(b"abcd", seal_seed(*HEAD, 1, 4))
 
 

@@ -40,7 +40,7 @@ def test_errors_tell_the_loss_and_the_remedy():
     assert "try again when a majority" in str(ConsensusUnavailable("no leader"))
 
 
-def test_unavailable_names_who_is_missing_in_order():
+def test_unavailable_names_the_missing_servers_in_order():
     error = Unavailable(3, 1, {"s2": "no answer", "s1": "full"}, "write of 'k'")
     assert (
         str(error)

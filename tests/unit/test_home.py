@@ -49,7 +49,7 @@ def test_the_first_start_is_the_identity_of_the_file(tmp_path: Path) -> None:
     assert (directory / CLAIM_NAME).exists()
 
 
-def test_every_later_start_is_somebody_new(tmp_path: Path) -> None:
+def test_every_later_start_has_a_new_identity(tmp_path: Path) -> None:
     prepare(tmp_path)
     claims = [claim_identity(tmp_path, IDENTITY) for _ in range(4)]
     assert [claim.lost for claim in claims] == [False, True, True, True]
@@ -170,7 +170,7 @@ def test_a_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one(
     assert not is_bare(tmp_path / ("x" * 300), IDENTITY), "no file system takes such a name"
 
 
-def test_the_mark_of_a_new_directory_makes_nobody_of_one_that_served(tmp_path: Path) -> None:
+def test_the_mark_of_a_new_directory_overrides_no_claim(tmp_path: Path) -> None:
     """If both should exist, the claim counts."""
     prepare(tmp_path / "s0")
     store_identity(tmp_path / "s0", IDENTITY, False)
@@ -256,7 +256,7 @@ def test_preparing_that_is_killed_at_any_step_is_repeated(
     assert after >= 4
 
 
-def test_a_server_that_forgets_and_is_killed_at_any_step_is_never_who_it_was(
+def test_a_server_killed_while_it_forgets_never_has_its_old_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for after in range(100):
@@ -338,7 +338,7 @@ def test_two_processes_cannot_hold_one_directory(tmp_path: Path) -> None:
         pass
 
 
-def test_who_is_told_to_forget_is_somebody_new_though_nothing_is_there(tmp_path):
+def test_a_server_made_to_forget_is_new_even_in_an_empty_directory(tmp_path):
     """An empty directory may belong to a lost disk."""
     claim = store_identity(tmp_path / "s0", "a" * 32, forget=True)
     assert (claim.identity != "a" * 32, claim.lost) == (True, True)

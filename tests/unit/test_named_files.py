@@ -56,7 +56,7 @@ def test_a_large_file_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(taken) == 1001
 
 
-def test_a_pipe_that_nobody_writes_to_is_not_waited_for(
+def test_a_pipe_without_a_writer_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(named_files, "_WRITER_S", 0.1)

@@ -21,7 +21,7 @@ def test_the_next_one_wakes_first_and_the_others_pause_on():
     assert rig.session.wakes_at is None
 
 
-def test_who_goes_slowly_need_not_wait_for_a_tick():
+def test_an_operation_with_short_pauses_need_not_wait_for_a_tick():
     rig = Rig()
 
     def slowly():

@@ -144,7 +144,7 @@ def test_servers_beyond_the_bound_are_not_looked_at():
         ),
     ],
 )
-def test_who_uses_domains_is_told_of_so_many_at_once(make):
+def test_the_users_of_domains_are_reported_up_to_a_bound(make):
     assert decode(encode([make(0)])) == [make(0)]
     with pytest.raises(BadMessage):
         decode(encode([make(1)]))
@@ -333,7 +333,7 @@ def test_names_from_before_stop_neither_a_start_nor_a_listing():
         assert refused(server.handle(put(name, Tag(2, 1))))
 
 
-def test_who_lists_passes_over_names_that_servers_of_an_earlier_release_list():
+def test_a_listing_passes_over_impossible_names_of_earlier_releases():
     reply = ObjectsReply(
         1,
         tuple(ListedObject(name, TAG, False) for name in ["", "a", "n" * (KEY_BYTES_MAX + 1), "z"]),

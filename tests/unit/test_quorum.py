@@ -30,7 +30,7 @@ def test_unreachable_as_soon_as_too_many_refuse():
     assert counted.missing() == {"s0": "no", "s1": "never", "s2": "no answer"}
 
 
-def test_who_refused_may_answer_later_and_not_the_other_way_round():
+def test_a_refusal_may_be_followed_by_an_answer_and_not_the_reverse():
     counted = tally()
     counted.refuse("s0", "introduce it")
     counted.refuse("s1", "no")

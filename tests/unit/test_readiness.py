@@ -35,18 +35,18 @@ def served(readiness: Readiness, calls: int, silent: ServerId | None = None) -> 
     return asked
 
 
-def test_equals_take_turns():
+def test_equally_ready_servers_are_asked_in_turn():
     asked = served(Readiness(), 100)
     assert all(55 <= asked.count(server) <= 70 for server in SERVERS)
 
 
-def test_who_is_behind_is_spared_but_asked_now_and_then():
+def test_a_server_behind_is_spared_but_asked_now_and_then():
     asked = served(Readiness(), 10 * PROBE_TURNS, silent=SERVERS[2])
     assert 8 <= asked.count(SERVERS[2]) <= 12
     assert len(asked) > 3 * 10 * PROBE_TURNS, "beside those that are needed, not in their place"
 
 
-def test_who_answers_again_is_asked_again():
+def test_a_server_that_answers_again_is_asked_again():
     readiness = Readiness()
     served(readiness, 5, silent=SERVERS[2])
     readiness.heard(SERVERS[2], CallId(5))
@@ -86,7 +86,7 @@ def test_the_preferred_come_before_others_that_are_as_ready():
         readiness.next_turn()
 
 
-def test_who_is_behind_or_suspect_is_not_preferred():
+def test_a_server_behind_or_suspect_is_not_preferred():
     readiness = Readiness()
     readiness.sent[SERVERS[1]] = CallId(7)
     readiness.suspects.add(SERVERS[0])
@@ -97,7 +97,7 @@ def test_who_is_behind_or_suspect_is_not_preferred():
     assert sorted(positions(readiness, 3)[:3]) == [0, 1, 2]
 
 
-def test_nobody_is_spared_where_all_make_the_quorum():
+def test_no_server_is_spared_where_all_make_the_quorum():
     every = Configuration.ec(SERVERS[:3], 2, allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
     readiness = Readiness()
     for _ in range(2 * PROBE_TURNS):

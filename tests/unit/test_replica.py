@@ -192,7 +192,7 @@ def test_a_bad_element_is_refused():
     assert replica().handle(bad).reason is Reason.BAD_ELEMENT
 
 
-def test_a_description():
+def test_a_description_has_the_server_and_its_configurations():
     server = replica()
     server.handle(Introduce(1, OTHER.at("photos", 0, INITIAL.id)))
     described = server.handle(Describe(5))

@@ -93,7 +93,7 @@ def test_a_server_to_which_the_request_is_still_leaving_gets_no_copy(rig):
 
 
 @pytest.mark.parametrize("last", ["patience", "answer", "refusal"])
-def test_unsatisfied_it_ends_when_patience_does_or_nobody_is_left(rig, last):
+def test_an_unsettled_round_ends_with_patience_or_the_last_answer(rig, last):
     rig.start(once(settled=lambda _: False, patience_s=lambda *_: 1.0))
     for server in ("s0", "s1"):
         rig.reply(server, Ack(1, None))
@@ -109,7 +109,7 @@ def test_unsatisfied_it_ends_when_patience_does_or_nobody_is_left(rig, last):
     assert rig.value == ["s0", "s1", "s2"][: 3 if last == "answer" else 2]
 
 
-def test_it_is_sent_again_ever_slower_to_those_who_are_silent(rig):
+def test_a_request_is_sent_again_ever_slower_to_silent_servers(rig):
     rig.start(once(needed=3), timeout_s=100)
     rig.sent()
     rig.reply("s1", Ack(1, None))
@@ -134,7 +134,7 @@ def test_it_is_sent_again_ever_slower_to_those_who_are_silent(rig):
     assert rig.session.readiness.suspects == {"s2"}
 
 
-def test_a_deadline_tells_who_was_missing(rig):
+def test_a_deadline_names_the_missing_servers(rig):
     rig.start(once(), timeout_s=2)
     rig.reply("s1", Ack(1, None))
     rig.reply("s2", Refused(1, Reason.BAD_REQUEST, "too tired"))
@@ -150,7 +150,7 @@ def test_a_deadline_tells_who_was_missing(rig):
     assert not rig.session.busy
 
 
-def test_a_deadline_tells_why_who_was_missing_could_not_be_reached(rig):
+def test_a_deadline_names_the_trouble_of_each_missing_server(rig):
     rig.session.troubles = {
         "s0": "connection refused",
         "s2": "no route",

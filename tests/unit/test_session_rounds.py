@@ -28,7 +28,7 @@ def put(size: int) -> PutData:
     return PutData(7, C.id, "k", Tag(1, 1), Element(0, size, 0, (b"x" * size,)))
 
 
-def test_a_quorum_of_everybody_by_default():
+def test_all_servers_are_asked_and_needed_by_default():
     round = begun(ReadConfig(7, C.id))
     assert (round.asked, round.needed, round.expected) == (C.server_ids, 3, Ack)
     assert round.give_up_at is None

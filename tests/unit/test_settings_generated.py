@@ -25,7 +25,7 @@ from ares.model.errors import BadInput
 from ares.platform.environment import TRANSPORT_VARIABLE
 
 
-def test_the_default_cluster(tmp_path: Path) -> None:
+def test_the_default_plan_makes_a_cluster_of_five_servers(tmp_path: Path) -> None:
     settings = create(tmp_path / "new/cluster", InitPlan())
     assert settings == Settings.load(tmp_path / "new/cluster/cluster.toml")
     assert [server.address for server in settings.servers.values()] == [

@@ -190,7 +190,7 @@ def test_servers_at_other_sites_are_asked_last():
     assert set(readiness.order(configuration).asked[:3]) == {"s4", "s0", "s2"}
 
 
-def test_a_log_is_read_at_the_own_site_while_somebody_answers_there():
+def test_a_log_is_read_at_the_own_site_while_a_server_answers_there():
     configuration = chain()
     for turn in range(3):
         operations = LogOperations(View(1, configuration, Switches(), Readiness()), turn)

@@ -70,9 +70,7 @@ def test_control_where_nothing_is_remembered_the_mark_is_believed(
 
 
 @KINDS
-def test_who_forgets_begins_anew_and_is_remembered_all_the_same(
-    tmp_path: Path, start: Start
-) -> None:
+def test_a_server_that_forgets_begins_anew_and_is_remembered(tmp_path: Path, start: Start) -> None:
     directory = tmp_path / "s0"
     prepare(directory)
     start(directory, IDENTITY, False)
@@ -83,7 +81,7 @@ def test_who_forgets_begins_anew_and_is_remembered_all_the_same(
         start(directory, IDENTITY, False)
 
 
-def test_who_forgets_where_nothing_was_remembered_is_remembered(tmp_path: Path) -> None:
+def test_a_server_that_forgets_without_a_record_is_remembered(tmp_path: Path) -> None:
     """The disk was lost before the upgrade to a release with records."""
     store_identity(tmp_path / "s0", IDENTITY, True)
     assert was_started(tmp_path / "s0", IDENTITY)

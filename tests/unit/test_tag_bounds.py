@@ -60,14 +60,14 @@ def put_by_hand(configuration: Configuration, number: int, to: tuple[str, ...] |
 
 @pytest.mark.parametrize("number", [2**53, FROZEN - 1, FROZEN, FROZEN + 1, NUMBER_LAST])
 @pytest.mark.parametrize("now_s", [0.0, NOW_S])
-def test_a_number_that_nobody_reaches_is_refused(number, now_s):
+def test_an_unreachable_number_is_refused(number, now_s):
     host = ConfigurationState(ABD, 0, lambda: now_s)
     with pytest.raises(BadElement, match=f"the tag {number}.* is beyond {number_max(now_s)}"):
         host.put_data(put_of(ABD, Tag(number, 1)))
     assert host.describe().objects == 0
 
 
-def test_who_puts_the_highest_number_is_exceeded_a_microsecond_later():
+def test_the_highest_number_is_exceeded_a_microsecond_later():
     clock = [NOW_S]
     host = ConfigurationState(ABD, 0, lambda: clock[0])
     highest = number_max(NOW_S)
@@ -146,7 +146,7 @@ def test_it_can_be_read_written_and_deleted(frozen):
     assert client.run(read(client.view, "k")).value is TOMBSTONE
 
 
-def test_nobody_gets_further_by_that_than_by_as_many_writes(frozen):
+def test_a_tag_put_by_hand_is_refused_beyond_the_next_number(frozen):
     client = frozen.client()
     with pytest.raises(ElementRefused):
         client.run(put_by_hand(ABD, FROZEN + 2))

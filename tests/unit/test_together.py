@@ -151,7 +151,7 @@ def test_with_no_window_at_all_they_run_one_by_one_and_none_is_left_out(rig, win
 
 @pytest.mark.parametrize("after", [0, 2], ids=["the first", "a later one"])
 @pytest.mark.parametrize("caught", [True, False])
-def test_an_iterator_that_fails_fails_the_job_and_nobody_else(rig, after, caught):
+def test_an_iterator_that_fails_fails_the_job_and_no_other_job(rig, after, caught):
     log = []
 
     def loaded():

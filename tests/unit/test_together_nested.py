@@ -36,7 +36,7 @@ def nested(log, name, fails):
         raise
 
 
-def test_together_inside_together(rig):
+def test_a_group_inside_a_group_runs_to_the_end(rig):
     log = []
 
     def operation():

@@ -171,14 +171,14 @@ def test_a_batch_counts_as_a_whole_whatever_the_order_in_it():
         SimpleNamespace(site="brest"),
     ],
 )
-def test_who_does_not_say_where_it_is_is_not_counted(sender):
+def test_a_client_without_a_site_is_not_counted(sender):
     world = UsersWorld()
     world.users.seen(sender, asked(5))
     world.users.seen(SimpleNamespace(site="nantes"), [])
     assert world.per_s() == {}
 
 
-async def test_a_server_is_told_by_its_listener_and_tells_who_asks():
+async def test_a_server_counts_users_of_its_listener_and_reports_them():
     network, stop, heard, answers = InprocNetwork(), asyncio.Event(), asyncio.Queue(), {}
     running = asyncio.create_task(
         run_server(

@@ -73,7 +73,7 @@ def test_objects_begin_as_a_group_and_the_next_ones_when_half_of_it_has_ended():
     assert begin(window) == [0.0] * GROUP_OBJECTS
 
 
-def test_an_object_that_never_ends_holds_up_nobody():
+def test_an_object_that_never_ends_holds_up_no_other():
     window = Window(batch=True)
     begin(window)
     for _ in range(100):
@@ -120,7 +120,7 @@ def test_without_batching_it_stays_one_and_does_not_rest():
     assert begin(window) == [0.0]
 
 
-def test_where_nobody_asks_servers_anything_it_does_not_rest():
+def test_the_window_does_not_rest_while_servers_are_idle():
     window = Window(batch=True)
     window.hears({"s0": 70, "s1": 50}, 1.0)
     assert not window.alone, "one count tells nothing"
@@ -143,7 +143,7 @@ def test_a_server_that_was_restarted_tells_nothing_at_first():
     assert window.alone
 
 
-def test_without_batching_it_stays_one_where_nobody_is():
+def test_the_window_without_batching_stays_one_on_idle_servers():
     window = Window(batch=False)
     window.hears({"s0": 1}, 1.0)
     window.hears({"s0": 1}, 2.0)

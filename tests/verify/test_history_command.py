@@ -87,7 +87,7 @@ def test_tags_are_checked_only_when_asked_for(history, capsys):
     assert (told["ok"], told["violations"], len(told["tag_violations"])) == (False, [], 1)
 
 
-def test_tags_in_order(history, capsys):
+def test_a_history_with_tags_in_order_passes(history, capsys):
     assert run(["check-history", "--tags", history([*RIGHT, r(4, 5, "a")])]) == 0
     assert capsys.readouterr().out.endswith(
         "tags in order (1 completed operations carry no tag and were not judged)\n"
@@ -176,12 +176,12 @@ def test_undecided_is_not_passed_off_as_right(history, capsys, monkeypatch):
         (dump([r(3, 2, None)]), "responded before it was invoked"),
     ],
 )
-def test_unreadable_input(history, capsys, content, told):
+def test_an_unreadable_history_is_refused_with_the_reason(history, capsys, content, told):
     assert run(["check-history", history(content)]) == 2
     assert told in capsys.readouterr().err
 
 
-def test_a_missing_file(tmp_path, capsys):
+def test_a_missing_history_is_refused(tmp_path, capsys):
     assert run(["check-history", str(tmp_path / "none")]) == 2
     assert "cannot be read" in capsys.readouterr().err
 
