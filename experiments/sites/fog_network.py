@@ -22,6 +22,7 @@ from experiments import ENVIRONMENT
 from experiments.bench.store_processes import ProgramNotStarted, await_that
 from experiments.testbeds import nfqueue, slots
 from experiments.testbeds.nfqueue import QueueShape
+from experiments.testbeds.packet_rules import counted, detached, forward, ip, restore
 from experiments.testbeds.slots import SlotState
 from experiments.testbeds.testbed_plan import between
 
@@ -91,9 +92,7 @@ class FogNetwork:
                 ):
                     self._plug(place, name, port, first, count)
             self._rules()
-            namespaces.run(
-                *namespaces.inside(core), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"
-            )
+            forward(core)
             self._delay()
         except BaseException:
             self.remove()
@@ -106,30 +105,14 @@ class FogNetwork:
         """
         core, net = self._slot.prefix, self._net(place)
         namespaces.add(name)
-        namespaces.run(
-            "ip",
-            "-n",
-            core,
-            "link",
-            "add",
-            port,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "eth0",
-            "netns",
-            name,
-        )
-        namespaces.run("ip", "-n", core, "addr", "add", f"{net}.{first + 1}/25", "dev", port)
-        namespaces.run("ip", "-n", core, "link", "set", port, "up")
+        ip(core, f"link add {port} type veth peer name eth0 netns {name}")
+        ip(core, f"addr add {net}.{first + 1}/25 dev {port}")
+        ip(core, f"link set {port} up")
         for number in range(count):
-            namespaces.run(
-                "ip", "-n", name, "addr", "add", f"{net}.{first + 10 + number}/25", "dev", "eth0"
-            )
-        namespaces.run("ip", "-n", name, "link", "set", "lo", "up")
-        namespaces.run("ip", "-n", name, "link", "set", "eth0", "up")
-        namespaces.run("ip", "-n", name, "route", "add", "default", "via", f"{net}.{first + 1}")
+            ip(name, f"addr add {net}.{first + 10 + number}/25 dev eth0")
+        ip(name, "link set lo up")
+        ip(name, "link set eth0 up")
+        ip(name, f"route add default via {net}.{first + 1}")
 
     def _rules(self) -> None:
         """Set the queues of packets, and the counters of bytes that leave each site, in order."""
@@ -143,33 +126,23 @@ class FogNetwork:
             f"-A FORWARD -i {one}+ -o {other}+ -j NFQUEUE --queue-num {queue}\n"
             for one, other, queue in remote
         )
-        self._restore(f"*filter\n:FORWARD DROP\n:cuts -\n{local}-A FORWARD -j cuts\n{far}COMMIT\n")
+        restore(
+            self._slot.prefix,
+            f"*filter\n:FORWARD DROP\n:cuts -\n{local}-A FORWARD -j cuts\n{far}COMMIT\n",
+        )
         nets = [f"{self._net(place)}.0/24" for place in range(len(self.sites))]
         inside = "".join(f"-A POSTROUTING -s {net} -d {net} -j ACCEPT\n" for net in nets)
-        self._restore(
+        restore(
+            self._slot.prefix,
             "*mangle\n"
-            f"{inside}{''.join(f'-A POSTROUTING -s {net}{chr(10)}' for net in nets)}COMMIT\n"
-        )
-
-    def _restore(self, rules: str) -> None:
-        namespaces.run(
-            *namespaces.inside(self._slot.prefix),
-            "iptables-legacy-restore",
-            "--wait",
-            "--noflush",
-            given=rules,
+            f"{inside}{''.join(f'-A POSTROUTING -s {net}{chr(10)}' for net in nets)}COMMIT\n",
         )
 
     def _delay(self) -> None:
         place, log = self._slot.place / "delays", self.directory.parent / "delays.log"
-        self._running.append(
-            self._started(
-                self._slot.prefix,
-                log,
-                [*_AHEAD, *python("-m", "experiments.testbeds.nfqueue", str(place))],
-                None,
-            )
-        )
+        delays = python("-m", "experiments.testbeds.nfqueue", str(place))
+        command = [*namespaces.inside(self._slot.prefix), *_AHEAD, *delays]
+        self._running.append(detached(command, log))
         try:
             await_that(place.exists, "packets are delayed", _BED_UP_S, log)
             nfqueue.shape(
@@ -238,30 +211,10 @@ class FogNetwork:
     def start(
         self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        process = self._started(
-            self._servers(self.sites.index(site)),
-            self.directory / f"{name}.log",
-            words,
-            environment,
-        )
+        command = [*namespaces.inside(self._servers(self.sites.index(site))), *words]
+        process = detached(command, self.directory / f"{name}.log", environment, self.directory)
         self._running.append(process)
         return process
-
-    def _started(
-        self, namespace: str, log: Path, words: Sequence[str], environment: Mapping[str, str] | None
-    ) -> subprocess.Popen[bytes]:
-        """Start a process that ignores Ctrl-C, which is for the runner."""
-        command = [*namespaces.inside(namespace), *words]
-        with log.open("ab") as output:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment or ENVIRONMENT,
-                start_new_session=True,
-                cwd=self.directory,
-            )
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
@@ -275,18 +228,7 @@ class FogNetwork:
 
     def left(self) -> dict[str, int]:
         """Return the bytes sent out of each site so far, by servers and users."""
-        shown = namespaces.run(
-            *namespaces.inside(self._slot.prefix),
-            "iptables-legacy-save",
-            "--counters",
-            "--table",
-            "mangle",
-        )
-        counts = [
-            int(line.split(":", 1)[1].split("]")[0])
-            for line in shown.splitlines()
-            if "-A POSTROUTING" in line and "-j" not in line
-        ]
+        counts = counted(self._slot.prefix)
         return dict(zip(self.sites, counts, strict=True))
 
     def cut(self, site: str) -> None:
@@ -309,7 +251,7 @@ class FogNetwork:
             for way in ("-i", "-o")
             for port in ("srv", "usr")
         )
-        self._restore(f"*filter\n-F cuts\n{rules}COMMIT\n")
+        restore(self._slot.prefix, f"*filter\n-F cuts\n{rules}COMMIT\n")
 
     def _place(self, site: str) -> int:
         if len(self.sites) > 1:

@@ -25,9 +25,10 @@ from ares.platform.interpreter import python
 from ares.testing import namespaces
 from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
 from ares.tracing.tree import printable
-from experiments import CHECKOUT, ENVIRONMENT
+from experiments import CHECKOUT
 from experiments.testbeds import inventory, nfqueue, slots
 from experiments.testbeds.nfqueue import QueueShape
+from experiments.testbeds.packet_rules import counted, detached, forward, ip, restore
 from experiments.testbeds.slots import SlotState
 from experiments.testbeds.slowed_processes import SlowedProcesses, kill
 from experiments.testbeds.testbed_plan import (
@@ -208,14 +209,12 @@ class LocalTestbed:
         )
         namespaces.run("ip", "addr", "add", f"{network}.0.1/30", "dev", hub)
         namespaces.run("ip", "link", "set", hub, "up")
-        namespaces.run("ip", "-n", hub, "addr", "add", f"{network}.0.2/30", "dev", "control")
-        namespaces.run("ip", "-n", hub, "link", "set", "control", "up")
+        ip(hub, f"addr add {network}.0.2/30 dev control")
+        ip(hub, "link set control up")
         namespaces.run("ip", "route", "add", f"{network}.0.0/16", "via", f"{network}.0.2")
         for site in range(len(self._sites)):
             namespaces.bridge(hub, f"site{site}")
-            namespaces.run(
-                "ip", "-n", hub, "addr", "add", f"{self._subnet(site)}.1/24", "dev", f"site{site}"
-            )
+            ip(hub, f"addr add {self._subnet(site)}.1/24 dev site{site}")
         for number, host in enumerate(self._hosts.values()):
             namespaces.add(self._namespace(host.name))
             namespaces.plug(
@@ -226,20 +225,17 @@ class LocalTestbed:
                 f"host{number}",
             )
             gateway = f"{self._subnet(self._sites.index(host.site))}.1"
-            namespaces.run(
-                "ip", "-n", self._namespace(host.name), "route", "add", "default", "via", gateway
-            )
-        self._rules(
+            ip(self._namespace(host.name), f"route add default via {gateway}")
+        restore(
+            hub,
             "*filter\n"
             ":FORWARD DROP\n"
             "-A FORWARD -i control -j ACCEPT\n"
             "-A FORWARD -o control -j ACCEPT\n"
-            f"{''.join(self._pair_rules())}COMMIT\n"
+            f"{''.join(self._pair_rules())}COMMIT\n",
         )
-        self._rules(f"*mangle\n{''.join(self._counting_rules())}COMMIT\n")
-        namespaces.run(
-            *namespaces.inside(hub), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"
-        )
+        restore(hub, f"*mangle\n{''.join(self._counting_rules())}COMMIT\n")
+        forward(hub)
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
         places = range(len(self._sites))
@@ -258,15 +254,6 @@ class LocalTestbed:
     def _counting_rules(self) -> Iterator[str]:
         for one, other in self._pairs():
             yield f"-A POSTROUTING -s {self._subnet(one)}.0/24 -d {self._subnet(other)}.0/24\n"
-
-    def _rules(self, rules: str) -> None:
-        namespaces.run(
-            *namespaces.inside(self._slot.prefix),
-            "iptables-legacy-restore",
-            "--wait",
-            "--noflush",
-            given=rules,
-        )
 
     def _files(self) -> None:
         """Write the keys, the files of each host, and the inventory."""
@@ -330,7 +317,7 @@ class LocalTestbed:
             host.name,
             *items,
         ]
-        self._inits[host.name] = _detached(command, directory / "log")
+        self._inits[host.name] = detached(command, directory / "log")
 
     def _shaper(self) -> None:
         """Start the process that delays traffic between sites.
@@ -342,7 +329,7 @@ class LocalTestbed:
             *namespaces.inside(self._slot.prefix),
             *python("-m", "experiments.testbeds.nfqueue", str(place)),
         ]
-        self._delays = _detached(command, self._base / "delays.log")
+        self._delays = detached(command, self._base / "delays.log")
         _await(place.exists, self._delays, self._base / "delays.log", "delays packets")
 
     def _shapers(self) -> list[subprocess.Popen[bytes]]:
@@ -394,7 +381,7 @@ class LocalTestbed:
             f"-F {_chain(*way)}\n-A {_chain(*way)} {self._target(way)}\n"
             for way in ((one, two), (two, one))
         ]
-        self._rules(f"*filter\n{''.join(rules)}COMMIT\n")
+        restore(self._slot.prefix, f"*filter\n{''.join(rules)}COMMIT\n")
 
     def _target(self, way: tuple[int, int]) -> str:
         if way in self._cuts:
@@ -454,32 +441,11 @@ class LocalTestbed:
             ballast_bytes=$(( $(stat --file-system --format '%f * %S' "$1") - $2 ))
             if [ $ballast_bytes -gt 0 ]; then fallocate --length $ballast_bytes "$ballast"; fi
         """
-        namespaces.run(
-            "nsenter",
-            "--mount",
-            "--target",
-            str(self._init(host)),
-            "sh",
-            "-euc",
-            script,
-            "sh",
-            path,
-            str(free_bytes),
-        )
+        enter = f"nsenter --mount --target {self._init(host)} sh -euc".split()
+        namespaces.run(*enter, script, "sh", path, str(free_bytes))
 
     def traffic(self) -> dict[tuple[str, str], int]:
-        shown = namespaces.run(
-            *namespaces.inside(self._slot.prefix),
-            "iptables-legacy-save",
-            "--counters",
-            "--table",
-            "mangle",
-        )
-        counts = [
-            int(line.split(":", 1)[1].split("]")[0])
-            for line in shown.splitlines()
-            if "-A POSTROUTING" in line
-        ]
+        counts = counted(self._slot.prefix)
         return {
             (self._sites[one], self._sites[other]): count
             for (one, other), count in zip(self._pairs(), counts, strict=True)
@@ -539,19 +505,6 @@ def _make_key(path: Path) -> None:
     namespaces.run(
         "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ares-testbed", "-f", str(path)
     )
-
-
-def _detached(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process that outlives this process and ignores Ctrl-C."""
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=ENVIRONMENT,
-            start_new_session=True,
-        )
 
 
 def _await(
