@@ -25,7 +25,8 @@ import msgspec
 from ares.model.errors import BadInput
 from ares.platform.release import version
 from experiments.bench import baseline
-from experiments.bench.as_runs import make_page, write_faults, write_turns
+from experiments.bench.as_runs import write_faults, write_turns
+from experiments.bench.bench_files import bench_parser, finished, write_report
 from experiments.bench.cassandra_peer import CASSANDRA
 from experiments.bench.etcd_peer import Etcd
 from experiments.bench.faults import faults
@@ -53,11 +54,7 @@ FAULTED_QUICK = ("ares-abd",)
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="experiments.bench",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = bench_parser("experiments.bench", __doc__)
     parser.add_argument(
         "--quick", action="store_true", help="few stores, few workloads, short: under two minutes"
     )
@@ -89,12 +86,6 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--no-faults", action="store_true", help="leave slow and killed replicas out"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("results/bench"),
-        help="where the files go (default: results/bench)",
     )
     parser.add_argument(
         "--list", action="store_true", help="name the stores and the missing programs, and end"
@@ -206,14 +197,7 @@ def measure(
 
 def write(report: BenchReport, directory: Path) -> str:
     """Write the files, and return the text."""
-    known = baseline.load()
-    directory.mkdir(parents=True, exist_ok=True)
-    page = text(report, known)
-    (directory / "bench.json").write_bytes(
-        msgspec.json.format(msgspec.json.encode(report), indent=1)
-    )
-    (directory / "bench.txt").write_text(page)
-    return page
+    return write_report(directory, "bench", report, text(report, baseline.load()))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -230,7 +214,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"not measured: {why}")
     report = measure(peers, workloads, given, missing)
     print("\n" + write(report, given.out))
-    print(f"wrote {given.out}/bench.json, bench.txt and {make_page(given.out).name}")
+    print(finished(given.out, "bench"))
     if given.write_baseline:
         baseline.save(report)
         print(f"the baseline is now this run's: {baseline.BASELINE_FILE}")

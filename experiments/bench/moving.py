@@ -16,10 +16,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from experiments.bench.__main__ import machine
-from experiments.bench.as_runs import emptied, make_page, write_durations, write_move
+from experiments.bench.as_runs import emptied, write_durations, write_move
+from experiments.bench.bench_files import bench_parser, finished, write_report
 from experiments.bench.moving_figures import Duration, MoveUnderLoad, MovingReport
 from experiments.bench.moving_figures import under_load as figures_of
 from experiments.bench.moving_runs import (
@@ -119,11 +118,7 @@ def measure(given: argparse.Namespace) -> MovingReport:
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="experiments.bench.moving",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = bench_parser("experiments.bench.moving", __doc__)
     parser.add_argument("--objects", type=int, default=10_000, help="of the domain (default 10000)")
     parser.add_argument(
         "--rate",
@@ -147,12 +142,6 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--no-durations", action="store_true", help="leave moves without clients out"
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("results/bench"),
-        help="where the files go (default: results/bench)",
-    )
     return parser.parse_args(given)
 
 
@@ -160,13 +149,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status."""
     given = arguments(words)
     report = measure(given)
-    given.out.mkdir(parents=True, exist_ok=True)
-    page = text(report)
-    (given.out / "moving.json").write_bytes(
-        msgspec.json.format(msgspec.json.encode(report), indent=1)
-    )
-    (given.out / "moving.txt").write_text(page)
-    print(f"\n{page}\nwrote {given.out}/moving.json, moving.txt and {make_page(given.out).name}")
+    page = write_report(given.out, "moving", report, text(report))
+    print(f"\n{page}\n{finished(given.out, 'moving')}")
     return 1 if report.wrong else 0
 
 

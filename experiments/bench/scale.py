@@ -13,13 +13,12 @@ read returned a value that no client wrote.
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from experiments.bench.__main__ import machine
-from experiments.bench.as_runs import make_page, write_samples
+from experiments.bench.as_runs import write_samples
+from experiments.bench.bench_files import bench_parser, finished, write_report
 from experiments.bench.growth_sample import GrowthSample
 from experiments.bench.scale_domains import domains
 from experiments.bench.scale_empty import empty
@@ -63,22 +62,12 @@ def sample_line(sample: GrowthSample) -> str:
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="experiments.bench.scale",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = bench_parser("experiments.bench.scale", __doc__)
     parser.add_argument(
         "--full", action="store_true", help="all sizes; without it what ends in minutes"
     )
     parser.add_argument(
         "--only", help=f"these sections, with commas between them: {','.join(SCALE_SECTIONS)}"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("results/bench"),
-        help="where the files go (default: results/bench)",
     )
     return parser.parse_args(given)
 
@@ -96,15 +85,11 @@ def main(words: Sequence[str] | None = None) -> int:
         for sample in section(given.full):
             samples.append(sample)
             print(sample_line(sample), flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "scale.json").write_bytes(
-        msgspec.json.format(msgspec.json.encode(Scale(samples)), indent=1)
-    )
-    (given.out / "scale.txt").write_text(text(samples))
+    write_report(given.out, "scale", Scale(samples), text(samples))
     write_samples(
         given.out, samples, {name: title for name, (title, _) in SCALE_SECTIONS.items()}, machine()
     )
-    print(f"\nwrote {given.out}/scale.json, scale.txt and {make_page(given.out).name}")
+    print(f"\n{finished(given.out, 'scale')}")
     return 1 if any(sample.wrong for sample in samples) else 0
 
 
