@@ -6,15 +6,12 @@ possible rate of a chain with a processor for each server and clients elsewhere:
 second of work of the busiest server (`busiest_per_s`).
 """
 
-import subprocess
 import time
 import urllib.request
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from ares.client.connect import PendingConnection
@@ -22,12 +19,12 @@ from ares.client.shared_log import Log
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
-from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
-from experiments.bench.measured_points import began, write_load
+from experiments.bench.measured_points import began
 from experiments.bench.store_clients import Coroutines
 from experiments.histogram import counted, latency_of
+from experiments.kept_runs import import_runs, keep_run
 from experiments.local_cluster import local_cluster
 from experiments.logs.log_load_plan import (
     LOG_SERVERS,
@@ -37,7 +34,6 @@ from experiments.logs.log_load_plan import (
 )
 from experiments.logs.log_work import JointClients, LogWork, OurLog, go_through
 from experiments.measuring import Table
-from experiments.rounds.provenance import provenance
 
 KEPT_BEFORE_POINT = 4000
 """Number of entries in a log before a point."""
@@ -64,32 +60,20 @@ def measure_figures(
             for each in chosen:
                 file_of_run = run(_measured(table, file, each, extent))
                 made.append(_written(results, each, iteration, file_of_run))
-    subprocess.run(
-        python("-m", "ares", "results", "import", *made, "--into", results / "results.db"),
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    import_runs(results, made)
 
 
 def _written(results: Path, each: LogLoadRun, iteration: int, file: LoadFile) -> Path:
     directory = results / LOG_STUDY / f"{each.name}_{iteration}"
-    directory.mkdir(parents=True, exist_ok=True)
     about = {
         "scenario": LOG_STUDY,
         "algorithm": each.protocol,
         "iteration": iteration,
         "servers": each.servers,
         "object_size": each.object_size,
+        "parameters": each.parameters(),
     }
-    origin = provenance("processes", 0) | {"began": file.points[0].began}
-    (directory / "run.json").write_bytes(
-        msgspec.json.encode(about | {"parameters": each.parameters(), "provenance": origin})
-    )
-    (directory / "outcome.json").write_bytes(
-        msgspec.json.encode({"ended": datetime.now(UTC).isoformat()})
-    )
-    write_load(directory, file)
-    return directory
+    return keep_run(directory, about, "processes", file.points[0].began, file)
 
 
 async def _measured(table: Table, file: Path, each: LogLoadRun, extent: LogExtent) -> LoadFile:
