@@ -146,6 +146,9 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
         expected = server.listener.bad_batches + batches
         for number in range(batches):
             await socket.send_multipart(garbage[number % len(garbage)])
+            if number % 100 == 0:  # a slow server ends a connection whose answers are not read
+                while await socket.poll(0):
+                    await socket.recv_multipart()
             if number % 1000 == 0:
                 await client.ask(S0, [get_tag(number)])
         await until(lambda: server.listener.bad_batches == expected)
@@ -153,7 +156,7 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
     with (
         zmq.asyncio.Context() as context,
         context.socket(zmq.DEALER) as socket,
-    ):  # never reads the answers
+    ):
         socket.linger = 0
         socket.connect(f"tcp://{server.address}")
         await hose(4000)
