@@ -44,7 +44,7 @@ class Watch:
     """The memory of looks: absent members, and reliable servers.
 
     A member absent for ``after_s`` is gone. A server which answered without a break for ``after_s``
-    is reliable. ``gap_s``: the most that counts of the time between two looks. A member counts as
+    is reliable. ``gap_s``: the longest time that counts between two looks. A member counts as
     absent since its last answer, or since the first of the uninterrupted looks that asked for the
     member, if later; a member not asked by the last look is not known to be absent.
 
@@ -99,7 +99,7 @@ class Watch:
         }
 
     def _reported_since(self, reported: Mapping[Member, float], member: Member) -> float:
-        """Return the start of an absence or presence, as told, for a member not heard yet."""
+        """Return the reported start of the absence or presence of a member not heard yet."""
         reported_s = reported.get(member, 0.0)
         counts = reported_s > 0 and member not in self._heard
         return self._watched_s - min(reported_s, self._reported_s_max) if counts else math.inf
@@ -349,9 +349,9 @@ def judge_log(
 
     A single node that is gone stops the appends of its chain: the node is left out, or the first of
     the ``spares`` takes its place. A silent node which is not yet gone is waited for: such a node
-    is neither left out nor relied on. No node is sealed unless a majority of nodes answers, and
-    every node of the next chain. A chain gets longer only when no move is under way. New nodes
-    stand before the last node: heads know the clients, and tails the entries.
+    is neither left out nor relied on. A node is sealed only if a majority of nodes and every node
+    of the next chain answer. A chain gets longer only when no move is under way. New nodes stand
+    before the last node: heads know the clients, and tails the entries.
     """
     last = seen.active[-1]
     gone = [server for server in last.servers if watch.is_gone(server)]
@@ -385,8 +385,8 @@ def loads_of(domains: Iterable[list[Configuration]]) -> Counter[ServerId]:
 def urgency(active: list[Configuration], watch: Watch) -> tuple[int, bool, str]:
     """Return the sort key of a domain's urgency; a smaller key comes sooner.
 
-    First come the domains which can lose the fewest servers; of equal domains `default`, which says
-    where the remaining domains are.
+    First come the domains which can lose the fewest servers. Of equal domains `default` comes
+    first: it holds the places of all domains.
     """
     margin = min(
         sum(map(watch.is_here, configuration.servers)) - configuration.quorum_size

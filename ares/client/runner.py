@@ -36,7 +36,7 @@ from ares.platform import tasks
 from ares.tracing.tracer import Tracer
 
 MANY_OPERATIONS = 8
-"""Number of operations under way from which replies to some come while others begin."""
+"""Number of operations under way beyond which replies arrive while further operations begin."""
 
 HINT_TIMEOUT_S = 2.0
 HINT_ATTEMPTS = 3
@@ -60,9 +60,10 @@ class Runner:
     """The runner of a client's operations. Callers need only ``run``.
 
     ``client``: the proposer in decisions. ``tracer``: selects the traced operations; None: no
-    tracing. ``session``: runs the operations. ``around``: a session around it, with the messages of
-    both. ``look_near`` finds a finalized configuration of a domain without the consensus service,
-    which may be far away. ``value_bytes``: bytes of the largest value that the cluster takes.
+    tracing. ``session``: runs the operations. ``around``: a session around ``session``, with the
+    messages of both. ``look_near`` finds a finalized configuration of a domain without the
+    consensus service, which may be far away. ``value_bytes``: bytes of the largest value that the
+    cluster takes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A consensus member's decisions, certified: clients get the proof for which servers ask.
+"""The certified decisions of a consensus member: clients get the proof that servers ask for.
 
 The replicated table holds decisions as proposed, without certificates: every member can make the
 certificate again, and makes an equal certificate.
@@ -74,9 +74,9 @@ class CertifiedConsensus:
     def _require_ours(self, configuration: Configuration) -> None:
         """Raise :class:`ConfigurationRefused` for a foreign configuration or a fixed place.
 
-        A foreign configuration belongs to another cluster. The check is cheap enough to run twice:
-        entries of earlier releases, or of another cluster's members, in a journal are not signed
-        either.
+        A foreign configuration belongs to another cluster. The check runs at the proposal and
+        again, at little cost, before the signature: a journal may hold entries of earlier releases,
+        or of members of another cluster.
         """
         if configuration.index < 0 or configuration.cluster != self._cluster:
             raise ConfigurationRefused(

@@ -2,21 +2,21 @@
 
 A look is a round of get-data, with the elements asked for by tag after the round. A look may fail
 because writers are at work, because servers are slow, or because no version can be decoded, now or
-ever. The last is proven when looks over more than two seconds have found the same result, and the
-result does not depend on silent servers:
+ever. The last reason is proven when looks over more than two seconds have found the same result,
+and the result does not depend on silent servers:
 
 - No version is settled (ares/dap/decidable.py), and no answer of the silent servers, fewer than k
   of them, would settle a version: neither an answer without any tag listed so far, nor an answer
-  with any single listed tag (:func:`proves`). A server may help by having an element, and by not
-  having a tag which hides a version below.
+  with any single listed tag (:func:`proves`). A silent server may help by holding an element, or
+  by the lack of a tag that hides a lower version.
 - A version is settled and lacks elements. A server certainly lacks the element if the server does
-  not list the tag, or was asked for the element and had no intact one. All the other servers,
+  not list the tag, or was asked for the element and had no intact one. The remaining servers,
   silent servers included, are fewer than k.
 
 No returnable version can be put together from the whole contents of the configuration. Later
 versions come from writes. A write under way is seen, because the write changes the result of the
-looks. A write that ends without having changed the result was told of the successor which a mover's
-looks install (rule R1), and stores its version in the successor.
+looks. A write may end without a change of the result. Such a write has heard of the successor that
+a mover's looks install (rule R1), and stores the version in the successor.
 """
 
 from collections.abc import Iterable, Mapping

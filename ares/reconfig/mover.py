@@ -61,7 +61,7 @@ from ares.reconfig.traversal import detour
 from ares.reconfig.view import View
 
 REFUSED_PAUSE_S = 0.5
-"""Seconds for servers to catch up whose slow clocks make them refuse a tag."""
+"""Seconds for servers with slow clocks to catch up: until they do, they refuse a tag."""
 
 ASIDE_AT_ONCE = 64
 """Number of objects set aside that are tried again at once: they wait most of the time."""
@@ -100,7 +100,7 @@ the value.
 """
 
 NOT_BROUGHT_MAX = 8
-"""Values in a row not pulled by servers after which the mover carries all further values.
+"""Number of values in a row that servers failed to pull: the mover carries all further values.
 
 The servers may be unable to reach each other.
 """
@@ -346,9 +346,9 @@ class Mover:
     def _brought(self, object: ObjectName, found: DataResult) -> Operation[bool]:
         """Return whether a quorum of the target pulled this version from its source.
 
-        The version is the version settled by the look, given by its tag, hence no server decides.
-        The mover carries versions which servers cannot get. (ARES, the optimisation of state
-        transfer.)
+        The look has settled the version, and the request names the version's tag: no server
+        decides. The mover carries versions which servers cannot get. (ARES, the optimisation of
+        state transfer.)
         """
         source = next(source for source, _ in self._sources if source.id == found.configuration)
         self._on_the_way += (

@@ -24,9 +24,9 @@ WINDOW_OBJECTS = 64
 class NamesPage(Struct):
     """A page of a listing.
 
-    ``newest``: for every name listed by any server, in order, the entry on which all servers agree,
-    if that settles the name; else None. ``after``: the cursor of the next page (None: no more
-    pages).
+    ``newest``: every name listed by any server, in order, with the entry on which all servers
+    agree; None if the answers do not settle the name. ``after``: the cursor of the next page (None:
+    no more pages).
     """
 
     newest: dict[ObjectName, ListedObject | None]
@@ -39,8 +39,8 @@ def list_objects(
     """Return a page of the present objects, in order, and the cursor of the next page.
 
     The cursor is None after the last page. Names which the listing does not settle are looked at,
-    object by object (:func:`is_there`): a write or a delete that never completed shows as to a
-    reader.
+    object by object (:func:`is_there`): the listing shows an incomplete write or delete as a read
+    shows it.
     """
     page = yield from list_mentioned(view, after, prefix)
     there = {
@@ -58,7 +58,7 @@ def list_objects(
 
 
 def list_mentioned(view: View, after: str, prefix: str) -> Operation[NamesPage]:
-    """Return a page of the names of which any server of a quorum knows a version or a tombstone.
+    """Return a page of the names with a version or a tombstone at any server of a quorum.
 
     Every active configuration is asked. A listing settles a name if all answers in the last
     configuration agree on its version and know no successor: the version is at a quorum to stay, as

@@ -141,7 +141,7 @@ def read_clients(path: Path, managed: bool = False) -> list[AuthorisedClient]:
 
 
 def write_clients(path: Path, clients: Iterable[AuthorisedClient]) -> None:
-    """Replace the file, or make it: after any failure it holds the old clients or these."""
+    """Write the file; after any failure the file holds the old clients or the new clients."""
     text = _CLIENTS_HEAD + "".join(
         _CLIENT_TABLE.format(name=client.name, role=client.role.name.lower(), key=client.key)
         for client in clients

@@ -39,9 +39,9 @@ CommitDone = Callable[[OSError | None, Sequence[PutData]], None]
 class FullDisk:
     """Refusals of changes without room on the disk, with a line in the log at begin and end.
 
-    ``refused``: the refused changes, in the lines. ``quiet_s``: time without a refusal until a
-    change that has room proves that the disk has space.
-    Logs need such a time: the present place of a log may have room while another log lacks it.
+    ``refused``: the refused changes, in the lines. ``quiet_s``: after this time without a refusal,
+    a change with room proves that the disk has space. Logs need such a time: the present place of a
+    log may have room while another log has no room.
     """
 
     def __init__(self, time: Callable[[], float], refused: str, quiet_s: float = 0.0) -> None:
@@ -138,7 +138,7 @@ class CommitLoop:
     def _durable(self, error: OSError | None, moved: Sequence[PutData]) -> None:
         if self.stopped:
             return
-        self._scheduled = True  # `_next` is the turn of everything below
+        self._scheduled = True  # `_next` is the turn for all work below
         try:
             if error is not None:
                 raise error

@@ -162,7 +162,7 @@ class LogNode:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the waiting appends, each of which a reply may let the node take."""
+        """Bytes of the waiting appends; the node may take each of them after a reply."""
         segments = self.state.segments.values()
         return self._looks.bytes + sum([segment.conditional_bytes for segment in segments])
 

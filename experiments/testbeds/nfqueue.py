@@ -75,7 +75,7 @@ class _Queue:
         self.held: deque[tuple[float, int]] = deque()
 
     def due(self, now: float) -> float:
-        """Return when a packet that comes now continues: not before the packet ahead of it."""
+        """Return the departure time of a packet that arrives now: not before the packet ahead."""
         late = self.shape.delay_s + (
             random.uniform(-1, 1) * self.shape.jitter_s if self.shape.jitter_s else 0.0
         )

@@ -44,7 +44,7 @@ LARGE_FRAME_BYTES_MIN = 32 * 1024
 """Size of a frame above which an incomplete frame is received into its final memory."""
 
 FRAME_BYTES_MORE = 64
-"""Memory for keeping a frame beside its bytes, about."""
+"""Memory for a kept frame in addition to its bytes, roughly."""
 
 FRAMES_AT_ONCE = 512
 """Frames and commands taken apart at a time; they may have two bytes each, and each takes

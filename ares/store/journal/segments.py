@@ -114,7 +114,8 @@ class Segment:
 def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: int = 0) -> Segment:
     """Open the segment at ``path``, its ``end`` unknown yet, lengthened to ``size_min`` bytes.
 
-    ``had``: its certain length. Raises :class:`StoreDamaged`, :class:`ForeignStore` or OSError.
+    ``had``: the certain length of the file. Raises :class:`StoreDamaged`, :class:`ForeignStore` or
+    OSError.
     """
     descriptor = disk.open(path)
     size = disk.size(descriptor)

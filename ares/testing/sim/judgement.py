@@ -245,9 +245,9 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
 
 
 def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: ObjectName) -> None:
-    """Check the writer's second look: if the write had been replaced, the version was told.
+    """Check the writer's second look: without a conflict, a later version builds on the write.
 
-    A version tells only the version below: two versions away, the writer cannot see.
+    A version names only the version below, hence the writer cannot see two versions far.
     """
     own = [block for block in operation.writes if block.name == name]
     if not own:
