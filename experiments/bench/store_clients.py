@@ -6,6 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from ares.testing.published.published_objects import PublishedAlgorithm
 from experiments.bench.closed_loop import ClientLoop
 
 PAUSE_AFTER_TROUBLE_S = 0.01
@@ -14,13 +15,15 @@ PAUSE_AFTER_TROUBLE_S = 0.01
 class AresStore(Struct, frozen=True, tag="ares"):
     """The cluster of a cluster file, or a ``domain`` of the cluster.
 
-    The clients of a generator share a connection, as in a program.
+    The clients of a generator share a connection, as in a program. ``published``: they run this
+    algorithm as published, on the cluster's c0.
     """
 
     file: str
     fast_read: bool = True
     piggyback: bool = True
     domain: str | None = None
+    published: PublishedAlgorithm | None = None
 
 
 class RedisStore(Struct, frozen=True, tag="redis"):

@@ -48,16 +48,22 @@ def why_untranscribed(protocol: str, published: str, switches: Collection[str] =
     algorithm = ALGORITHM_OF.get(protocol)
     if not published or algorithm is None:
         return None
-    name, today = TRANSCRIPTIONS[published], "which only today's ares has"
+    today = "which only today's ares has"
     if algorithm.fragmented:
-        return f"published = {published!r}: {protocol} is of files, {today}"
+        return f"{protocol} is of files, {today}"
     if algorithm.coverable:
-        return f"published = {published!r}: {protocol} is of coverable objects, {today}"
+        return f"{protocol} is of coverable objects, {today}"
     if published == "abd" and protocol != "ABD":
-        return f"published = {published!r}: {name} is protocol ABD, and not {protocol}"
+        return f"plain ABD is protocol ABD, and not {protocol}"
     if published == "ares2" and protocol != "ABD" and "fast_read" in switches:
-        return f"published = {published!r}: {name} has no switch fast_read, {today}"
+        return f"ARES II as printed has no switch fast_read, {today}"
     return None
+
+
+def algorithm_name(protocol: str, published: str) -> str:
+    """Return the name of a run's algorithm in results: as published it is no line of today's."""
+    name = "plain" if protocol == "ABD" else TRANSCRIPTIONS[published]
+    return f"{protocol} ({name})" if published else protocol
 
 
 def published_algorithm(

@@ -26,8 +26,8 @@ from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis_peer import Redis
 from experiments.rounds.after_moves import not_fresh
-from experiments.rounds.ares_protocols import ALGORITHM_OF, why_untranscribed
-from experiments.rounds.correctness import checked
+from experiments.rounds.ares_protocols import ALGORITHM_OF, algorithm_name, why_untranscribed
+from experiments.rounds.correctness import WRONG, checked
 from experiments.rounds.layout import (
     Layout,
     check_private,
@@ -69,10 +69,11 @@ ReportText = Callable[[str], None]
 
 
 class RoundOutcome(Struct):
-    """The outcome of a round: ``error`` is empty after success."""
+    """The outcome of a round: ``error`` is empty after success. ``note`` is for readers."""
 
     error: str
     seconds: float
+    note: str = ""
 
 
 def playbooks_of(protocol: str, reserved: bool = False) -> list[str]:
@@ -116,7 +117,7 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
         return why
     own = round.parameters
     if (why := why_untranscribed(round.protocol, own.published, own.switches)) is not None:
-        return why
+        return f"published = {own.published!r}: {why}"
     if round.parameters.rate_mbit and testbed != "local":
         return f"testbed {testbed} limits no rate: testbed local does"
     if testbed == "processes" and round.parameters.placement:
@@ -224,7 +225,9 @@ class Engine:
             else:
                 self._overheads.append(outcome.seconds - round.parameters.expected_s)
             outcome_text = (
-                f"FAILED: {outcome.error}" if outcome.error else f"{outcome.seconds:.1f} s"
+                f"FAILED: {outcome.error}"
+                if outcome.error
+                else ", ".join(filter(None, (f"{outcome.seconds:.1f} s", outcome.note)))
             )
             left_s = sum(
                 other.parameters.expected_s + self._overhead_s() for other in rounds[number:]
@@ -254,10 +257,9 @@ class Engine:
         try:
             _make_way(directory)
             self._last = directory / "inventory.json"
-            _OneRound(round, beds.bed(), directory, self._seed + 1000 * round.iteration).run(
-                self._provenance
-            )
-            outcome = RoundOutcome("", time.monotonic() - begin)
+            one = _OneRound(round, beds.bed(), directory, self._seed + 1000 * round.iteration)
+            note = one.run(self._provenance)
+            outcome = RoundOutcome("", time.monotonic() - begin, note)
             (directory / "outcome.json").write_bytes(msgspec.json.encode(outcome))
         except (AresError, OSError) as error:
             reason = str(error)
@@ -308,8 +310,11 @@ class _OneRound:
         self._place = self._directory.parent.parent / ".ansible"
         self._inventory = self._directory / "inventory.json"
 
-    def run(self, provenance: dict[str, object]) -> None:
-        """Run all steps. Raises :class:`RoundFailed`, BadInput if hosts are missing, OSError."""
+    def run(self, provenance: dict[str, object]) -> str:
+        """Run all steps, and return a note for readers, or an empty text.
+
+        Raises :class:`RoundFailed`, BadInput if hosts are missing, OSError.
+        """
         layout = placed(self._round, self._bed.hosts)
         check_private(self._round.protocol, [self._bed.hosts[server] for server in layout.servers])
         parameters, steps = (
@@ -360,6 +365,9 @@ class _OneRound:
         )
         if wrong is not None:
             raise RoundFailed(wrong)
+        described = msgspec.json.decode((self._directory / "run.json").read_bytes())
+        verdict = str(described["parameters"].get("checked", ""))
+        return verdict if verdict.startswith(WRONG) else ""
 
     def _variables(self, timeout_s: float) -> dict[str, Any]:
         made = {
@@ -388,7 +396,7 @@ class _OneRound:
         )  # type: ignore[call-overload]
         described = {
             "scenario": self._round.scenario,
-            "algorithm": self._round.protocol,
+            "algorithm": algorithm_name(self._round.protocol, parameters.published),
             **{
                 name: getattr(parameters, name)
                 for name in ("servers", "writers", "readers", "reconfigurers", "object_size")

@@ -20,7 +20,12 @@ from experiments.bench.load import Generators, LoadExtent, MeasuredWorkload, gen
 from experiments.bench.measured_points import goes_on, point_of, write_load
 from experiments.bench.store_clients import AresStore, EtcdStore, Store
 from experiments.bench.workload import Workload, size_text
-from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
+from experiments.rounds.ares_protocols import (
+    ALGORITHM_OF,
+    algorithm_name,
+    configuration_of,
+    published_algorithm,
+)
 from experiments.rounds.scenario import LoadSeries, Parameters
 
 LOAD_WARM_S = 0.2
@@ -31,7 +36,7 @@ def prepare_load(store: Store, protocol: str, parameters: Parameters) -> None:
     """Write the initial keys before a load round's work. Raises :class:`BenchError` on failure."""
     load = parameters.load
     assert load is not None
-    if isinstance(store, AresStore):
+    if isinstance(store, AresStore) and not parameters.published:
         run(_make_domain(store, protocol, parameters))
     with generators(1) as processes:
         processes.preload_once(_store_of(store, protocol, parameters), _workload(load, parameters))
@@ -58,7 +63,10 @@ def make_load(
     write_load(
         directory,
         LoadFile(
-            made, protocol, f"{size_text(parameters.object_size)}, {workload}", wrong=points.wrong
+            made,
+            algorithm_name(protocol, parameters.published),
+            f"{size_text(parameters.object_size)}, {workload}",
+            wrong=points.wrong,
         ),
     )
 
@@ -69,6 +77,9 @@ def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
         return EtcdStore(tuple(sorted(store.endpoints, key=lambda endpoint: not leads(endpoint))))
     if not isinstance(store, AresStore):
         return store
+    if published := parameters.published:
+        algorithm = published_algorithm(protocol, published, parameters.switches)
+        return structs.replace(store, published=algorithm)
     fast_read = protocol != "ABD" and "fast_read" in parameters.switches
     return structs.replace(
         store,

@@ -17,6 +17,7 @@ import msgspec
 from ares.model.errors import BadInput
 from ares.results.database import opened
 from ares.results.summary import summarise
+from experiments.rounds.correctness import WRONG
 from experiments.verdicts.evaluate import FigureRow
 
 DATABASE = "results.db"
@@ -51,7 +52,6 @@ _OF_LOAD = (
 _OF_LOAD_FILES = (
     "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load') ORDER BY file_id, number"
 )
-_WRONG = "NOT LINEARIZABLE"
 _OF_FILES = {"get": "read", "put": "write"}
 """Names of a fragmented algorithm's operations on the whole object.
 
@@ -128,6 +128,11 @@ def parameters_of(run: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _protocol(run: dict[str, Any]) -> str:
+    """Return the run's protocol; the parameter `published` tells the algorithm."""
+    return str(run["algorithm"] or "").partition(" (")[0]
+
+
 def _of_run(
     database: sqlite3.Connection, run: dict[str, Any], summaries: dict[str, dict[str, Any]]
 ) -> Iterator[FigureRow]:
@@ -137,9 +142,9 @@ def _of_run(
         figures = {name: row[name] for name in _SECONDS}
         figures |= {name: sum(values) / len(values) for name, values in own.items()}
         if (checked := str(run["parameters"].get("checked", ""))).startswith(
-            ("linearizable", _WRONG)
+            ("linearizable", WRONG)
         ):
-            figures["wrong"] = float(checked.startswith(_WRONG))
+            figures["wrong"] = float(checked.startswith(WRONG))
         figures |= {
             "throughput": row["throughput_ops_s_per_client"],
             "operations": row["n_ops"] or 0,
@@ -152,7 +157,7 @@ def _of_run(
         )
         yield FigureRow(
             run["scenario"],
-            run["algorithm"] or "",
+            _protocol(run),
             name,
             parameters_of(run),
             figures,
@@ -210,7 +215,7 @@ def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Figu
             )
             yield FigureRow(
                 run["scenario"],
-                run["algorithm"] or "",
+                _protocol(run),
                 op,
                 parameters,
                 figures,
@@ -229,11 +234,11 @@ def _not_linearizable(results: Path) -> Iterator[FigureRow]:
             run = dict.fromkeys((*_SETTING_COLUMNS, "iteration")) | msgspec.json.decode(
                 path.read_bytes(), type=dict[str, Any]
             )
-            if str(run["parameters"].get("checked")).startswith(_WRONG):
+            if str(run["parameters"].get("checked")).startswith(WRONG):
                 figures = {"wrong": 1.0, "operations": 0}
                 yield FigureRow(
                     run["scenario"],
-                    run["algorithm"],
+                    _protocol(run),
                     "read",
                     parameters_of(run),
                     figures,
