@@ -17,7 +17,7 @@ from msgspec import Struct, field, structs
 from ares.model.configuration import DELTA_DEFAULT
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.rounds.ares_protocols import TRANSCRIPTIONS
+from experiments.rounds.ares_protocols import TRANSCRIPTIONS, why_untranscribed
 from experiments.testbeds.testbed_plan import TESTBED_HOSTS_MAX
 
 SCENARIOS_DIRECTORY = Path(__file__).parent / "scenarios"
@@ -373,7 +373,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[ScenarioRound]:
         """Yield the rounds: all protocols at a point before the next point.
 
-        Compared rounds are therefore measured close in time.
+        Compared rounds are therefore measured close in time. Of several algorithms as published, a
+        round is made for those that can run the protocol.
         """
         table = self.fixed | getattr(self, scale)
         iterations, mine = table.pop("iterations", 1), table.pop("protocols", self.protocols)
@@ -387,8 +388,11 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             varied = dict(zip(varying, values, strict=True))
             for protocol in chosen:
                 round = self.round(protocol, fixed | varied, varied, iteration)
-                leaderless = protocol in OF_ARES and round.parameters.bad.endswith("leader")
-                if round.name not in names and not leaderless:
+                own = round.parameters
+                leaderless = protocol in OF_ARES and own.bad.endswith("leader")
+                beside = len(varying.get("published", ())) > 1
+                other = beside and why_untranscribed(protocol, own.published, own.switches)
+                if round.name not in names and not leaderless and not other:
                     names.add(round.name)
                     yield round
 

@@ -16,7 +16,10 @@ CLAIMS_DIRECTORY = Path(__file__).parent / "claims"
 
 CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
 NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
-AWAITING = "awaiting rounds of the transcription"
+AWAITING = "awaiting a transcription"
+TODAYS = "today's"
+"""Beginning of the label of a comparison of today's ares, beside the algorithm as published."""
+
 VERDICT_WORDS = (CONFIRMED, REFUTED, UNDECIDED, NOT_MEASURED, AWAITING, NOT_TESTABLE)
 
 BOUNDS = {"less": 0.9, "more": 1.1, "about": 1.25, "none": 0.0}
@@ -106,7 +109,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``at`` names figures and tables of the source. ``claim`` is in our words. ``published`` has the
     source's numbers. ``transcription`` is the algorithm of the source: "ares" (of 2022), "ares2",
-    or none for today's and for other stores; where it is not today's, today's stands beside.
+    "abd", or none for today's and for other stores; where it is not today's, today's stands beside.
     ``where`` has filters of both sides. The quotient is divided by the quotient ``beside``. The
     claim must hold for each algorithm in ``each``, on the sides that name no algorithm; with each
     operation in ``each_op``; at each point in ``each_where``; against each filter in ``each_to``;
@@ -122,7 +125,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
     at: tuple[str, ...]
     claim: str
     published: str
-    transcription: Literal["", "ares", "ares2"] = ""
+    transcription: Literal["", "ares", "ares2", "abd"] = ""
     scenario: str = ""
     op: str = ""
     statistic: str = "mean_s"
@@ -174,7 +177,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{kind} {self.limit:.3g} or {self.confirms} confirms it"
 
     def variants(self) -> Iterator[ClaimVariant]:
-        """Yield the comparisons: the judged ones, then the others."""
+        """Yield the comparisons: the judged comparisons, then the others, of today's ares."""
         products = [
             (op, within, against, pair)
             for op in self.each_op or (self.op,)
@@ -182,10 +185,9 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
             for against in self.each_to or ({},)
             for pair in self.each_pair or ((),)
         ]
-        everybody = (self.each or ("",)) + self.also
-        kinds = [(self.transcription, self.each or ("",)), (self.transcription, self.also)]
-        if self.transcription:
-            kinds.append(("", everybody))
+        each = self.each or ("",)
+        beside = each + self.also if self.transcription else self.also
+        kinds = ((self.transcription, each), ("", beside))
         for number, (transcription, algorithms) in enumerate(kinds):
             for algorithm in algorithms:
                 given = {"published": transcription} | (
@@ -202,7 +204,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
     ) -> ClaimVariant:
         op, within, against, pair = product
         words = (
-            "today's" if self.transcription and not given["published"] else "",
+            TODAYS if self.transcription and not given["published"] else "",
             op if self.each_op else "",
             given.get("algorithm", ""),
             words_of(within),

@@ -12,7 +12,7 @@ from ares.model.errors import BadInput
 from experiments.logs.log_load_plan import LOG_STUDY, LogLoadRun
 from experiments.rounds.scenario import Parameters, Scenario, ScenarioRound
 from experiments.verdicts.claim import Claim, Filters, sources
-from experiments.verdicts.evaluate import ROUNDS_MIN, of_transcription
+from experiments.verdicts.evaluate import ROUNDS_MIN, untranscribed
 
 POINT_ROUNDS = ROUNDS_MIN
 
@@ -25,13 +25,13 @@ def claims() -> list[Claim]:
 def sides_of(told: Iterable[Claim], scenario: str) -> Iterator[Filters]:
     """Yield what the claims name of a scenario: the filters of each side of each comparison.
 
-    Sides of algorithms as published are left out: no scenario runs a transcription yet.
+    Sides which the algorithm as published cannot run are left out.
     """
     for claim in told:
         if claim.of is not None and claim.scenario == scenario:
             for variant in claim.variants():
                 for side in variant.sides:
-                    if not of_transcription(side):
+                    if untranscribed(side) is None:
                         yield side
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from experiments.rounds.ares_protocols import why_untranscribed
 from experiments.rounds.scenario import OF_ARES
 from experiments.verdicts.claim import (
     AWAITING,
@@ -24,6 +25,7 @@ from experiments.verdicts.claim import (
     NOT_MEASURED,
     NOT_TESTABLE,
     REFUTED,
+    TODAYS,
     UNDECIDED,
     Claim,
     ClaimVariant,
@@ -44,6 +46,9 @@ PAUSES = {
     "reconfigurations",
 }
 """Parameters that are no point; runs are paired by them."""
+
+OF_ARES_ALONE = {"published", "switches"}
+"""Parameters that other stores do not have."""
 
 FREE = PAUSES | {"k", "m", "checked", "check"}
 """Parameters that are no point, and columns that follow from other parameters."""
@@ -80,6 +85,10 @@ class Comparison(Struct, frozen=True):
     runs: frozenset[str] = frozenset()
     operations: int = 0
     why: str = ""
+
+    @property
+    def of_today(self) -> bool:
+        return self.label.startswith(TODAYS)
 
 
 class Verdict(Struct, frozen=True):
@@ -130,9 +139,10 @@ def evaluate(claim: Claim, rows: Sequence[FigureRow]) -> Verdict:
     return Verdict(claim, word, comparisons)
 
 
-def of_transcription(side: Filters) -> bool:
-    """Say whether ``side`` is of an algorithm as published, which no scenario runs yet."""
-    return bool(side["published"]) and side.get("algorithm") in OF_ARES
+def untranscribed(side: Filters) -> str | None:
+    """Return why the algorithm as published cannot run ``side``, or `None`."""
+    on = [word[1:] for word in str(side.get("switches", "")).split() if word[0] == "+"]
+    return why_untranscribed(side.get("algorithm", ""), side["published"], on)
 
 
 def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> Comparison:
@@ -145,8 +155,9 @@ def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> 
         ]
         value = _estimate(quotients, ratio)
     except MissingData as missing:
-        word = AWAITING if any(map(of_transcription, variant.sides)) else NOT_MEASURED
-        return Comparison(variant.label, word, variant.judged, why=str(missing))
+        why = next(filter(None, map(untranscribed, variant.sides)), None)
+        word = AWAITING if why else NOT_MEASURED
+        return Comparison(variant.label, word, variant.judged, why=why or str(missing))
     operations = min(each.operations for each in quotients)
     rounds = min(len(each.rounds) for each in quotients)
     word, interval, why = UNDECIDED, None, ""
@@ -271,7 +282,12 @@ def _pairs(sides: Sequence[Sequence[FigureRow]]) -> list[list[list[FigureRow]]]:
 
 def _varying(rows: Sequence[FigureRow]) -> set[str]:
     keys = {key for row in rows for key in row.parameters}
-    return {key for key in keys if len({row.parameters.get(key) for row in rows}) > 1}
+    own = [row for row in rows if row.algorithm in OF_ARES]
+    return {
+        key
+        for key in keys
+        if len({row.parameters.get(key) for row in (own if key in OF_ARES_ALONE else rows)}) > 1
+    }
 
 
 def _estimate(quotients: Sequence[_Measured], ratio: bool) -> float:

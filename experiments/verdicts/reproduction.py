@@ -11,7 +11,7 @@ from experiments.rounds.ares_protocols import TRANSCRIPTIONS
 from experiments.rounds.scenario import OF_ARES
 from experiments.sites import fog_plan
 from experiments.verdicts.claim import (
-    AWAITING,
+    CONFIRMED,
     NOT_MEASURED,
     OPERATIONS_MIN,
     QUANTITIES,
@@ -58,8 +58,9 @@ _READING = f"""
   same ratio. The condition that confirms a claim was written down before the measurement here. By
   default a difference counts from a tenth on, and the direction decides, not the size.
 - A claim about ARES of 2022 or ARES II as printed is judged by a transcription of this algorithm.
-  Today's ares stands beside, and judges no such claim. *Awaiting rounds of the transcription*: no
-  scenario runs it yet.
+  Today's ares stands beside, and judges no such claim; where it contradicts, its word is shown.
+  *Awaiting a transcription*: the claim is about files or coverable objects, which only today's ares
+  has.
 - All clients and servers share a machine with two cores, which cannot tell the behaviour of a
   network of many machines. Clients pause between operations for a random time, shorter than in the
   papers.
@@ -176,20 +177,24 @@ def _ours(verdict: Verdict) -> str:
         len(frozenset[str]().union(*(each.runs for each in verdict.measured))),
         min(each.operations for each in verdict.measured),
     )
+    compared = "; ".join(_compared(each, verdict) for each in verdict.comparisons)
     return (
-        f"{'; '.join(map(_compared, verdict.comparisons))}. {_plural(rounds, 'round')}, "
+        f"{compared}. {_plural(rounds, 'round')}, "
         f"{_plural(operations, 'operation')} or more on each side"
     )
 
 
-def _compared(each: Comparison) -> str:
+def _compared(each: Comparison, verdict: Verdict) -> str:
+    """Return a comparison; today's ares has a word where it contradicts the verdict."""
     label = f"{each.label}: " if each.label else ""
     if each.value is None:
         return f"{label}{each.word}"
+    contrary = {CONFIRMED: REFUTED, REFUTED: CONFIRMED}.get(verdict.word)
+    word = each.word if each.judged or (each.of_today and each.word == contrary) else ""
     between = ""
     if each.interval is not None:
         between = f" [{', '.join(map(number, each.interval))}]"
-    return f"{label}**{number(each.value)}**{between} {each.word if each.judged else ''}".rstrip()
+    return f"{label}**{number(each.value)}**{between} {word}".rstrip()
 
 
 def number(value: float | None) -> str:
@@ -205,8 +210,6 @@ def _why(verdict: Verdict) -> str:
     claim = verdict.claim
     if claim.of is None:
         return claim.why or claim.cannot or f"It awaits: {claim.awaits}"
-    if verdict.word == AWAITING:
-        return f"It awaits rounds of the transcription: {TRANSCRIPTIONS[claim.transcription]}."
     missing = [each for each in verdict.comparisons if each.why and each.judged]
     reasons = dict.fromkeys(
         f"{each.label}: {each.why}" if each.label and verdict.measured else each.why

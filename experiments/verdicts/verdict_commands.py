@@ -68,7 +68,7 @@ def judge(arguments: argparse.Namespace) -> int:
 def check(verdicts: Sequence[Verdict]) -> int:
     """Print a line for each claim that lacks data. Return 1 if there are any.
 
-    Claims that no scenario measures yet, and claims about a transcription, lack no data.
+    Claims that no scenario measures yet, or that await a transcription, lack no data.
     """
     lacking = [
         verdict.claim

@@ -199,10 +199,27 @@ def test_a_claim_that_names_no_point_is_refused(of, why):
         list(point_rounds(scenarios()["block_size"], [told]))
 
 
-def test_sides_of_a_transcription_are_no_points_and_those_of_other_stores_are():
-    told = claim(transcription="ares", of={"algorithm": "ARES_EC"}, to={"algorithm": "REDIS_W"})
+def test_sides_that_no_transcription_can_run_are_no_points():
+    told = claim(transcription="ares2", of={}, to={"algorithm": "REDIS_W"})
+    told = msgspec.structs.replace(told, each=("ARES_EC", "COARES_EC"))
     found = [(side["algorithm"], side["published"]) for side in sides_of([told], "s")]
-    assert found == [("REDIS_W", "ares"), ("ARES_EC", ""), ("REDIS_W", "")]
+    assert found == [
+        *(("ARES_EC", "ares2"), ("REDIS_W", "ares2"), ("REDIS_W", "ares2")),
+        *(("ARES_EC", ""), ("REDIS_W", ""), ("COARES_EC", ""), ("REDIS_W", "")),
+    ]
+    fast = claim(transcription="ares2", of={"algorithm": "ARES_EC", "switches": "+fast_read"})
+    assert [side["published"] for side in sides_of([fast], "s")] == ["ares2", "", ""]
+
+
+def test_points_of_an_algorithm_as_published_are_rounds_of_it_beside_todays():
+    """Another store has one round for both, and ABD is plain ABD."""
+    rounds = list(point_rounds(scenarios()["topology"], CLAIMS))
+    kinds = {(each.protocol, each.parameters.published) for each in rounds}
+    assert kinds == {
+        *((protocol, name) for protocol in ("ABD", "ARES_ABD", "ARES_EC") for name in ("ares", "")),
+        *((store, "") for store in ("CASSANDRA", "REDIS", "REDIS_W")),
+    }
+    assert len({each.name for each in rounds}) == len(rounds)
 
 
 def test_the_bound_of_eleven_servers_and_parity_five():
@@ -446,27 +463,50 @@ def test_sides_that_differ_in_what_the_claim_does_not_name_are_not_compared():
 
 
 def test_a_claim_about_a_transcription_is_not_judged_by_todays_which_stands_beside():
+    """Other stores have neither switches nor an algorithm as published: these never differ."""
     told = claim(transcription="ares2", of={"algorithm": "ARES_EC"}, to={"algorithm": "REDIS_W"})
-    rows = thrice(measured("ARES_EC", 0.5), measured("REDIS_W", 1.0))
+    rows = thrice(
+        measured("ARES_EC", 0.5, switches="gc", published=""),
+        measured("REDIS_W", 1.0, switches="batch", published=""),
+    )
     verdict = evaluate(told, rows)
     assert [(each.label, each.word, each.judged) for each in verdict.comparisons] == [
-        ("", AWAITING, True),
+        ("", NOT_MEASURED, True),
         ("today's", CONFIRMED, False),
     ]
-    assert verdict.word == AWAITING
+    assert verdict.word == NOT_MEASURED
     assert verdict.comparisons[0].why == "no run of the algorithm as published"
-    assert "awaiting rounds of the transcription; today's: **0.5**" in _ours(verdict)
-    both = [*rows, *thrice(measured("ARES_EC", 2.0, published="ares2"))]
-    assert evaluate(told, both).word == REFUTED
+    assert "not measured; today's: **0.5** [0.5, 0.5]. " in _ours(verdict)
+
+    def beside(mean_s):
+        own = thrice(measured("ARES_EC", mean_s, switches="", published="ares2"))
+        verdict = evaluate(told, [*rows, *own])
+        return verdict.word, _ours(verdict).partition(". ")[0]
+
+    assert beside(0.5) == (CONFIRMED, "**0.5** [0.5, 0.5] confirmed; today's: **0.5** [0.5, 0.5]")
+    words = "**2** [2, 2] refuted; today's: **0.5** [0.5, 0.5] confirmed"
+    assert beside(2.0) == (REFUTED, words)
+
+
+def test_a_claim_about_files_awaits_a_transcription_and_says_why():
+    told = claim(transcription="ares2", of={}, each=("ARES_EC", "COARES_EC_F"))
+    rows = thrice(measured("ARES_EC", 0.5, published="ares2"), measured("B", 1.0))
+    verdict = evaluate(told, rows)
+    assert (verdict.word, [each.word for each in verdict.judged]) == (
+        AWAITING,
+        [CONFIRMED, AWAITING],
+    )
+    page = render([ClaimSource("A paper", "P", (told,))], [verdict], [])
+    assert "COARES_EC_F: COARES_EC_F is of files, which only today's ares has. |" in page
 
 
 def test_a_claim_that_awaits_a_transcription_names_no_command_and_is_counted_apart(capsys):
-    awaits = claim(transcription="ares2", of={"algorithm": "ARES_EC"}, to={"algorithm": "REDIS_W"})
+    awaits = claim(transcription="ares2", of={"algorithm": "COARES_EC"}, to={"algorithm": "A"})
     other = msgspec.structs.replace(awaits, id="two", of={"algorithm": "REDIS"})
     verdicts = [evaluate(awaits, []), evaluate(other, [])]
     page = render([ClaimSource("A paper", "P", (awaits, other))], verdicts, [])
-    assert "**2 claims: 1 not measured, 1 awaiting rounds of the transcription.**" in page
-    assert "| It awaits rounds of the transcription: ARES II as printed. |" in page
+    assert "**2 claims: 1 not measured, 1 awaiting a transcription.**" in page
+    assert "COARES_EC is of coverable objects, which only today's ares has. |" in page
     assert page.count("python -m experiments run s --scale points") == 1
     assert check(verdicts) == 1
     assert "not measured: two" in capsys.readouterr().out
