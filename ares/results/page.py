@@ -235,7 +235,9 @@ def _described(
             printable(part)[:60] for part in places.split(" ", 1)
         )
     for key, value in [
-        (key, value) for key, value in settings.items() if key not in (*_RUN_COLUMNS, *OF_A_RUN)
+        (key, value)
+        for key, value in settings.items()
+        if key not in (*_RUN_COLUMNS, *OF_A_RUN, "published")  # the algorithm's name has it
     ][:PARAMETERS_MAX]:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             value = "+".join(value) or "none"

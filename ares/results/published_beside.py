@@ -85,9 +85,24 @@ The name is followed by the switches: PB (piggyback) and GC.
 """
 
 
+def _as_published(runs: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
+    """Return the names of this project's runs of algorithms as published, by scenario and protocol.
+
+    `ARES_EC (ARES of 2022)` stands beside the authors' ARES_EC, in place of today's ARES_EC. Of
+    several, ARES II stands there.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for run in sorted(runs, key=lambda run: run["algorithm"]):
+        protocol, named, _ = run["algorithm"].partition(" (")
+        if named and not run["published"]:
+            found.setdefault((run["scenario"], protocol), run["algorithm"])
+    return found
+
+
 def rename_runs(runs: Sequence[dict[str, Any]]) -> None:
     """Give published runs this project's names, if the database has such a scenario."""
     ours = {run["scenario"] for run in runs if not run["published"]}
+    names = _as_published(runs)
     for run in runs:
         other = PUBLISHED_SCENARIOS.get(run["scenario"])
         if run["published"] and other is not None and other.scenario in ours:
@@ -95,6 +110,8 @@ def rename_runs(runs: Sequence[dict[str, Any]]) -> None:
                 other.scenario,
                 run["parameters"] | other.parameters,
             )
+            place = run["scenario"], run["algorithm"]
+            run["algorithm"] = names.get(place, run["algorithm"])
 
 
 def rename_lines(
@@ -111,7 +128,15 @@ def rename_lines(
             switches.setdefault(run["scenario"], set()).add(
                 str(run["parameters"].get("switches", "none"))
             )
-    return [renamed for line in lines if (renamed := _renamed(line, switches)) is not None]
+    names = _as_published(runs)
+    return [
+        structs.replace(
+            renamed,
+            algorithm=names.get((renamed.scenario, renamed.algorithm), renamed.algorithm),
+        )
+        for line in lines
+        if (renamed := _renamed(line, switches)) is not None
+    ]
 
 
 def _renamed(line: PublishedLine, switches: dict[str, set[str]]) -> PublishedLine | None:

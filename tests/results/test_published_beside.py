@@ -84,6 +84,28 @@ def test_their_scenarios_have_our_names_where_we_have_them(tmp_path):
     )
 
 
+def test_their_runs_stand_beside_the_algorithm_as_published_and_not_beside_todays(tmp_path):
+    both_sides(tmp_path / "runs")
+    printed = ("ARES_EC (ARES of 2022)", "ARES_EC (ARES II as printed)")
+    for algorithm in printed:
+        write_run(
+            tmp_path / "runs" / algorithm,
+            [line("read", "r1", 0, 1)],
+            scenario="object_size",
+            algorithm=algorithm,
+            parameters={"published": "ares"},
+        )
+    data = data_of(page_of(imported(tmp_path, tmp_path / "runs")))
+    own = [run for run in data["runs"] if run["scenario"] == "object_size"]
+    theirs = {run["algorithm"] for run in own if run["published"]}
+    assert theirs == {"ABD", "ARES_EC (ARES II as printed)"}
+    assert {run["algorithm"] for run in own if not run["published"]} == {"ABD", "ARES_EC", *printed}
+    assert "published" not in data["parameters"]
+    lines = rename_lines(published(), own)
+    assert {each.algorithm for each in lines if each.scenario == "object_size"} >= theirs
+    assert "ARES_EC" not in {each.algorithm for each in lines if each.scenario == "object_size"}
+
+
 def test_every_counterpart_is_one_of_our_scenarios_and_protocols():
     assert {other.scenario for other in PUBLISHED_SCENARIOS.values()} <= scenarios().keys()
     assert set(PUBLISHED_ALGORITHMS.values()) <= set(ROUND_PROTOCOLS)
@@ -133,7 +155,8 @@ def test_a_report_imports_the_published_logs_beside_the_rounds(tmp_path, capfd):
 
 
 def run(scenario, switches="none"):
-    return {"scenario": scenario, "published": False, "parameters": {"switches": switches}}
+    ours = {"scenario": scenario, "algorithm": "ARES_EC", "published": False}
+    return ours | {"parameters": {"switches": switches}}
 
 
 def test_printed_figures_are_those_of_our_switches():
