@@ -6,10 +6,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from ares.client.connect import connect
 from ares.model.configuration import Configuration
-from ares.model.errors import BadInput, ObjectNotFound
+from ares.model.errors import BadInput, DomainNotFound, ObjectNotFound
 from ares.testing.published.ares2 import Ares2Switches
 from ares.testing.published.published_objects import PublishedAlgorithm, connect_published
+from experiments.bench.measured_points import read_load
+from experiments.bench.store_clients import AresStore
+from experiments.rounds.load_work import make_load, prepare_load
+from experiments.rounds.scenario import LoadSeries, Parameters
 
 from .command_line import Cli, running_cluster
 
@@ -59,10 +64,26 @@ async def exchange(cli: Cli, algorithm: PublishedAlgorithm, directory: Path) -> 
     assert {name for name in spans if f'"{name}"' not in names} == set()
 
 
+def make_points(cluster: Path, directory: Path) -> None:
+    """Make a point of load by plain ABD, whose clients make no domain."""
+    series = LoadSeries(5, 5, 60, 5.0, clients=4, clients_max=4, processes=1)
+    own = Parameters(servers=4, object_size=10, load=series, published="abd")
+    store = AresStore(str(cluster))
+    prepare_load(store, "ABD", own)
+    make_load(store, "ABD", own, lambda: None, directory)
+    file = read_load(directory / "load.json")
+    assert (file.peer, file.wrong, file.points[0].failed) == ("ABD (plain)", [], 0)
+    assert None not in (file.points[0].read, file.points[0].write)
+
+
 async def test_small_values_are_read_and_moved_as_published(tmp_path: Path) -> None:
     """Servers with the compiled core keep small values in the core's form."""
     setting = 'published = true\ntransport = "libzmq"\n'
     for cli in running_cluster(tmp_path / "cluster", setting=setting):
+        make_points(cli.settings.path, tmp_path)
+        async with connect(cli.settings) as todays:
+            with pytest.raises(DomainNotFound):
+                await todays.domain("load-ABD")
         for number, algorithm in enumerate(ALGORITHMS):
             (directory := tmp_path / str(number)).mkdir()
             await exchange(cli, algorithm, directory)
