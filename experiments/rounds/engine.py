@@ -26,15 +26,16 @@ from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis_peer import Redis
 from experiments.rounds.after_moves import not_fresh
-from experiments.rounds.ares_protocols import ALGORITHM_OF, algorithm_name, why_untranscribed
+from experiments.rounds.ares_protocols import algorithm_name, why_untranscribed
 from experiments.rounds.correctness import WRONG, checked
 from experiments.rounds.layout import (
     Layout,
     check_private,
+    cluster_file_of,
     inventory_of,
     placed,
-    published_cluster,
     store_name,
+    value_bytes_of,
 )
 from experiments.rounds.load_faults import judge_load
 from experiments.rounds.playbook_runs import RoundFailed, play
@@ -134,18 +135,16 @@ def _too_large(round: ScenarioRound) -> str | None:
     """Return that a value of ares would be larger than values may be, or `None`."""
     if round.protocol not in OF_ARES:
         return None
-    parameters, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
-    size = parameters.block_max if algorithm.fragmented else parameters.object_size
-    if size > VALUE_BYTES_MAX:
-        return f"a value of ares has at most {VALUE_BYTES_MAX} bytes, and {size} are asked for"
-    whole_list = (parameters.delta + 1) * size // parameters.k
-    if parameters.published and algorithm.dap == "ec" and whole_list > VALUE_BYTES_MAX:
-        return (
-            f"published = {parameters.published!r}: a server sends its whole List, "
-            f"{parameters.delta + 1} elements of {size // parameters.k} bytes, and a reply has at "
-            f"most {VALUE_BYTES_MAX}"
-        )
-    return None
+    largest = value_bytes_of(round)
+    if largest <= VALUE_BYTES_MAX:
+        return None
+    if largest <= round.parameters.object_size or not round.parameters.published:
+        return f"a value of ares has at most {VALUE_BYTES_MAX} bytes, and {largest} are asked for"
+    return (
+        f"published = {round.parameters.published!r}: a server sends its whole List, "
+        f"{round.parameters.delta + 1} elements of {largest} bytes in all, and a reply has at most "
+        f"{VALUE_BYTES_MAX}"
+    )
 
 
 class Engine:
@@ -385,7 +384,7 @@ class _OneRound:
         return {
             **self._bed.variables,
             **made,
-            **published_cluster(self._round),
+            **cluster_file_of(self._round),
             "round_durability": self._round.parameters.durability,
         }
 

@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ares.cluster.tables import Limits
 from ares.model.errors import BadInput
+from ares.model.identity import VALUE_BYTES_DEFAULT
 from experiments.bench.store_clients import AresStore, CassandraStore, EtcdStore, RedisStore, Store
-from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
+from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of, is_mixed
 from experiments.rounds.round_worker import Role, WorkerTask
 from experiments.rounds.scenario import OF_ARES, Parameters, ScenarioRound
 from experiments.testbeds.testbed_plan import CLIENT_GROUPS, HostPlan
@@ -292,18 +294,31 @@ def store_of(
     )
 
 
-def published_cluster(round: ScenarioRound) -> dict[str, Any]:
-    """Return the variables of the cluster file of a round as published; none for other rounds.
+def value_bytes_of(round: ScenarioRound) -> int:
+    """Return the bytes of the largest value of a round of ares, or of a List as published."""
+    own, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
+    size = own.block_max if algorithm.fragmented else own.object_size
+    coded = algorithm.dap == "ec" or is_mixed(round.protocol)
+    elements = own.delta + 1 if own.published and coded else 1
+    return max(size, elements * size // own.k)
 
-    Its first configuration is c0 of the clients, and libzmq its transport.
+
+def cluster_file_of(round: ScenarioRound) -> dict[str, Any]:
+    """Return the variables of the cluster file beyond the usual.
+
+    Large values need a limit of their own. In a round as published c0 of the clients is the first
+    configuration of the file, and libzmq is the transport.
     """
     own = round.parameters
+    options: dict[str, Any] = {}
+    if round.protocol in OF_ARES and (largest := value_bytes_of(round)) > VALUE_BYTES_DEFAULT:
+        options["limits"] = msgspec.structs.asdict(Limits.for_values(largest))
     if not own.published:
-        return {}
+        return {"round_cluster_options": options} if options else {}
     servers = [str(number) for number in range(own.servers)]
     c0 = configuration_of(ALGORITHM_OF[round.protocol].dap, servers, own.parity, own.delta)
     made = {
-        "round_cluster_options": {"published": True, "transport": "libzmq"},
+        "round_cluster_options": options | {"published": True, "transport": "libzmq"},
         "round_dap": c0.dap,
         "round_allow_no_faults": True,
     }

@@ -10,10 +10,10 @@ from experiments.rounds.layout import (
     DISK,
     RoundHost,
     check_private,
+    cluster_file_of,
     command,
     inventory_of,
     placed,
-    published_cluster,
     store_of,
     wanted,
     works,
@@ -234,9 +234,9 @@ def test_another_store_has_its_own_first_steps():
         (round_of(faults=(Fault("cut", at_share=0.1),)), "aws", "testbed aws does not cut"),
         (round_of(rate_mbit=1.0), "processes", "testbed processes limits no rate"),
         (
-            round_of("ARES_ABD", object_size=512 * 2**20),
+            round_of("ARES_ABD", object_size=2**31),
             "local",
-            "a value of ares has at most 268435456 bytes, and 536870912 are asked for",
+            "a value of ares has at most 1073741824 bytes, and 2147483648 are asked for",
         ),
     ],
 )
@@ -246,8 +246,8 @@ def test_what_cannot_be_carried_out_says_why(round, testbed, why):
 
 
 def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
-    assert why_not(round_of("COARES_EC_F", object_size=512 * 2**20), "local") is None
-    blocks = round_of("COARES_EC_F", object_size=512 * 2**20, block_max=512 * 2**20)
+    assert why_not(round_of("COARES_EC_F", object_size=2**31), "local") is None
+    blocks = round_of("COARES_EC_F", object_size=2**31, block_max=2**31)
     assert "a value of ares" in str(why_not(blocks, "local"))
 
 
@@ -264,8 +264,8 @@ def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
         ("ARES_ABD", {"published": "ares2"}, "ARES II as printed has no switch fast_read"),
         (
             "ARES_EC",
-            {"published": "ares", "writers": 3, "object_size": 200 * 2**20},
-            "a server sends its whole List, 4 elements of 104857600 bytes",
+            {"published": "ares", "writers": 3, "object_size": 600 * 2**20},
+            "a server sends its whole List, 4 elements of 1258291200 bytes in all",
         ),
     ],
 )
@@ -276,16 +276,34 @@ def test_what_an_algorithm_as_published_cannot_do_is_refused(protocol, parameter
 
 def test_the_cluster_of_a_round_as_published_is_for_it_alone(tmp_path):
     """Its c0 is the first configuration of the cluster file, with a delta of the writers."""
-    assert published_cluster(round_of(writers=7)) == {}
+    assert cluster_file_of(round_of(writers=7)) == {}
     made = {
         "round_cluster_options": {"published": True, "transport": "libzmq"},
         "round_allow_no_faults": True,
     }
     ec = round_of(servers=5, parity=2, writers=7, published="ares")
-    assert published_cluster(ec) == made | {"round_dap": "ec", "round_k": 3, "round_delta": 7}
-    assert published_cluster(round_of("ABD", published="abd")) == made | {"round_dap": "abd"}
+    assert cluster_file_of(ec) == made | {"round_dap": "ec", "round_k": 3, "round_delta": 7}
+    assert cluster_file_of(round_of("ABD", published="abd")) == made | {"round_dap": "abd"}
     one = _OneRound(ec, RoundTestbed("processes", None, tmp_path, HOSTS, {}), tmp_path, 1)
-    assert one._variables(1.0).items() >= published_cluster(ec).items()
+    assert one._variables(1.0).items() >= cluster_file_of(ec).items()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parameters", "mebibytes"),
+    [
+        ("ARES_EC", {"object_size": 256 * 2**20}, None),
+        ("ARES_EC", {"object_size": 512 * 2**20}, 512),
+        ("COARES_EC_F", {"object_size": 512 * 2**20}, None),
+        ("ARES_EC", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, 400),
+        ("ARES_MIXED", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, 400),
+        ("ARES_ABD", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, None),
+        ("ETCD", {"object_size": 512 * 2**20}, None),
+    ],
+)
+def test_a_large_value_or_a_large_list_has_a_limit_of_its_own(protocol, parameters, mebibytes):
+    made = cluster_file_of(round_of(protocol, **parameters)).get("round_cluster_options", {})
+    limit = made.get("limits", {}).get("value_bytes")
+    assert limit == (None if mebibytes is None else mebibytes * 2**20)
 
 
 class AskedLinks:
