@@ -5,15 +5,30 @@ An experiment reads and writes without knowledge of the measured algorithm.
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from ares.client.file import File
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.fragment.divide import Sizes
-from ares.model.configuration import Configuration
+from ares.model.configuration import Algorithm, Configuration
 from ares.model.errors import BadInput
 from ares.model.tag import Tag
 from ares.testing.published.published_objects import PublishedObjects
-from experiments.paper_algorithms import PaperAlgorithm
+
+
+class PaperAlgorithm(Struct, frozen=True):
+    """An algorithm that the papers evaluate, with the name in their figures (ARES II, section 4).
+
+    ``dap`` names the primitives required of the objects' configuration. With ``coverable``
+    (CoARES), a write names the version to replace, and the optimised primitives send no value that
+    the client holds. With ``fragmented`` (CoARESF), the object is a file of coverable blocks.
+    """
+
+    name: str
+    dap: Algorithm
+    coverable: bool = False
+    fragmented: bool = False
 
 
 class Register(Protocol):

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from ares.model.configuration import DELTA_DEFAULT, Algorithm, Configuration
 from ares.testing.published.ares2 import Ares2Switches
 from ares.testing.published.published_objects import PublishedAlgorithm
-from experiments.paper_algorithms import PaperAlgorithm
+from experiments.algorithms import PaperAlgorithm
 
 ALGORITHM_OF = {
     "ABD": PaperAlgorithm("ABD", "abd"),

@@ -1,6 +1,6 @@
 """The six algorithms of the papers by name, and the driver with their common interface.
 
-See experiments/paper_algorithms.py, experiments/algorithms.py.
+See experiments/rounds/ares_protocols.py, experiments/algorithms.py.
 """
 
 import random
@@ -12,21 +12,21 @@ from ares.fragment.divide import Sizes
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound
 from experiments.algorithms import open_register
-from experiments.paper_algorithms import ALGORITHMS, algorithm
+from experiments.rounds.ares_protocols import ALGORITHM_OF
 
 CONFIGURATIONS = {
     "abd": Configuration.abd(["s0", "s1", "s2"]),
     "ec": Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3),
 }
-NAMES = [known.name for known in ALGORITHMS]
-PLAIN, COVERABLE = ["AresABD", "AresEC"], ["CoAresABD", "CoAresEC"]
+NAMES = ["ARES_ABD", "COARES_ABD", "COARES_ABD_F", "ARES_EC", "COARES_EC", "COARES_EC_F"]
+PLAIN, COVERABLE = ["ARES_ABD", "ARES_EC"], ["COARES_ABD", "COARES_EC"]
 SIZES = Sizes(1024, 1024, 2048)
 CONTENT = random.Random(1).randbytes(50_000)
 
 
 async def register(cluster, name, domain=None):
     """Open the object with a new client; domain and configuration follow from the primitives."""
-    known = algorithm(name)
+    known = ALGORITHM_OF[name]
     domain, wished = domain or f"over {known.dap}", CONFIGURATIONS[known.dap]
     return await open_register(
         cluster.manager(), known, "object", domain, create=wished, sizes=SIZES
@@ -34,19 +34,10 @@ async def register(cluster, name, domain=None):
 
 
 def test_names_of_algorithms_tell_their_options():
-    assert NAMES == ["AresABD", "CoAresABD", "CoAresABDF", "AresEC", "CoAresEC", "CoAresECF"]
-    for known in ALGORITHMS:
-        assert algorithm(known.name) is algorithm(known.name.lower()) is known
-        assert known.dap == ("ec" if "EC" in known.name else "abd")
-        assert known.coverable == known.optimised == known.name.startswith("Co")
-        assert known.fragmented == known.name.endswith("F")
-
-
-@pytest.mark.parametrize("name", ["", "Ares", "AresABDF", "ABD", "CoAresEC F"])
-def test_other_names_are_refused_and_the_six_named(name):
-    with pytest.raises(BadInput) as caught:
-        algorithm(name)
-    assert all(known in str(caught.value) for known in NAMES)
+    for protocol, known in ALGORITHM_OF.items():
+        assert known.dap == ("ec" if "EC" in protocol else "abd")
+        assert known.coverable == protocol.startswith("CO") == known.name.startswith("Co")
+        assert known.fragmented == protocol.endswith("_F") == known.name.endswith("F")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,8 +65,8 @@ async def test_whether_a_write_covers_what_it_does_not_know(cluster, name):
     assert await one.write(b"begin")
     assert await other.read() == b"begin"
     assert await one.write(b"mine")
-    assert await other.write(b"theirs") is not algorithm(name).coverable
-    assert await other.read() == (b"mine" if algorithm(name).coverable else b"theirs")
+    assert await other.write(b"theirs") is not ALGORITHM_OF[name].coverable
+    assert await other.read() == (b"mine" if ALGORITHM_OF[name].coverable else b"theirs")
     assert await other.write(b"after")
     assert await one.read() == b"after"
 
@@ -90,13 +81,13 @@ async def test_ares_and_coares_share_registers(cluster, plain, coverable):
     assert await plain.read() == b"from CoAres"
 
 
-@pytest.mark.parametrize("suffix", ["", "F"])
+@pytest.mark.parametrize("suffix", ["", "_F"])
 async def test_objects_keep_their_algorithms_when_the_primitives_change(cluster, suffix):
     """A domain moves from ABD to EC: CoAresEC(F) reads and covers the writes of CoAresABD(F)."""
-    before = await register(cluster, f"CoAresABD{suffix}", "moving")
+    before = await register(cluster, f"COARES_ABD{suffix}", "moving")
     assert await before.write(b"replicated")
     await cluster.manager().reconfigure(CONFIGURATIONS["ec"], domain="moving")
-    after = await register(cluster, f"CoAresEC{suffix}", "moving")
+    after = await register(cluster, f"COARES_EC{suffix}", "moving")
     assert await after.read() == b"replicated"
     assert await after.write(b"coded")
     assert await before.read() == b"coded"
@@ -104,7 +95,7 @@ async def test_objects_keep_their_algorithms_when_the_primitives_change(cluster,
 
 async def test_a_writer_of_a_file_may_put_something_in_front_of_it(cluster):
     """The writer that made the file knows its first block from that write alone."""
-    writer, reader = await register(cluster, "CoAresECF"), await register(cluster, "CoAresECF")
+    writer, reader = await register(cluster, "COARES_EC_F"), await register(cluster, "COARES_EC_F")
     first = content_of_bytes(CONTENT, SIZES).chunks[0]
     for value in (CONTENT[first.length :], CONTENT):
         assert await writer.write(value)
@@ -112,6 +103,6 @@ async def test_a_writer_of_a_file_may_put_something_in_front_of_it(cluster):
 
 
 async def test_an_algorithm_on_the_wrong_primitives_is_refused(cluster):
-    await register(cluster, "AresABD", "replicated")
+    await register(cluster, "ARES_ABD", "replicated")
     with pytest.raises(BadInput, match="CoAresEC needs a domain over EC"):
-        await register(cluster, "CoAresEC", "replicated")
+        await register(cluster, "COARES_EC", "replicated")
