@@ -171,9 +171,12 @@ async def _newcomer(scene: FogScene, site: str, within_s: float) -> float | None
 
 
 def kept(done: Iterable[FinishedOperation], from_s: float, until_s: float) -> float:
-    """Return the share of successful operations among those begun in this time, or 0."""
-    begun = [not each.failed for each in done if from_s <= each.began_s < until_s]
-    return sum(begun) / len(begun) if begun else 0.0
+    """Return the share of successful operations among those begun and ended in this time, or 0.
+
+    An operation of which the end is later may owe its success to the end of the cut.
+    """
+    inside = [not each.failed for each in done if from_s <= each.began_s and each.ended_s < until_s]
+    return sum(inside) / len(inside) if inside else 0.0
 
 
 def longest_pause_s(done: Iterable[FinishedOperation], from_s: float, until_s: float) -> float:

@@ -238,7 +238,7 @@ def ended(*pairs, failed=""):
 
 def test_what_was_kept_and_the_longest_pause():
     done = [*ended((0, 1), (10, 11), (12, 13), (19, 21)), *ended((14, 15), failed="no")]
-    assert disturbances.kept(done, 10, 20) == 0.75
+    assert disturbances.kept(done, 10, 20) == 2 / 3, "an operation that ends later does not count"
     assert disturbances.kept(done, 100, 200) == 0
     assert disturbances.longest_pause_s(done, 10, 20) == 7, (
         "from 13 on; what ends after it counts for nothing"

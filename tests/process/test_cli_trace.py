@@ -34,7 +34,7 @@ def test_a_write_and_a_read_show_their_phases_and_whom_they_waited_for(cli: Cli)
     told = cli.ok("trace", "write", "k", stdin=b"value").decode()
     begun = [name for name, *_ in rows(told) if name != GAP_NAME]
     assert begun[:4] == ["write", "StartWriteRequest-MEMORY", "Phase1", "GetTag"]
-    assert "ms went into" in told
+    assert re.search("ms (went into|are not accounted for)", told)  # the latter: a busy machine
     assert "made the quorum of 3" in told
     assert cli.ok("read", "k") == b"value"
     told = cli.ok("trace", "read", "k").decode()
