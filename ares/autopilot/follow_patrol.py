@@ -198,9 +198,8 @@ class FollowPatrol:
         for name in names:
             _, decision = self._decisions.get(name, ("", None))
             if decision is not None and decision.to:
-                with contextlib.suppress(
-                    AresError
-                ):  # `room` says why a site has no room for the domain
+                with contextlib.suppress(AresError):
+                    # `room` says why a site has no room for the domain
                     configuration = self._stores[name].configuration
                     wished[name, decision.to] = self._placed(decision.to, name, configuration)
         servers = {server.id: server for each in wished.values() for server in each.servers}

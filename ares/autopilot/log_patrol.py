@@ -388,9 +388,8 @@ class LogPatrol:
             log.info("log %s: another client's chain was decided first", name)
             return
         each.chain, each.length = chain.id, length
-        each.pending_at = (
-            self._loop.time() - self._settings.log_after_s
-        )  # this patrol has to finish the move
+        # this patrol has to finish the move
+        each.pending_at = self._loop.time() - self._settings.log_after_s
         now = self._loop.time()
         self._left_out += [(now, id) for id in verdict.gone]
         self._counted.done += 1

@@ -218,9 +218,8 @@ class TerminationHandler:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.status = STATUS_TERMINATED
-        interrupt = signal.getsignal(
-            signal.SIGINT
-        )  # an event loop has its own; a job in the background ignores it
+        # an event loop has its own; a job in the background ignores it
+        interrupt = signal.getsignal(signal.SIGINT)
         if not callable(interrupt):
             raise KeyboardInterrupt
         interrupt(signal.SIGINT, frame)
@@ -251,9 +250,10 @@ def report_error(
     """Report the end of a command to the user, and return the exit status."""
     match error:
         case typer.TyperException():  # of typer: an unknown command or option, a missing argument
+            # a key may have been typed by mistake
             from ares.security.keys import (
                 without_keys,
-            )  # a key may have been typed by mistake
+            )
 
             return _fail(without_keys(error.format_message()), "BadInput", STATUS_MISUSED, as_json)
         case typer.Abort() | KeyboardInterrupt():

@@ -183,9 +183,8 @@ def _show(
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(
-        highlight=False, width=shutil.get_terminal_size().columns
-    )  # COLUMNS=0 means an unknown width
+    # COLUMNS=0 means an unknown width
+    console = Console(highlight=False, width=shutil.get_terminal_size().columns)
     sited = any(server.site for server in settings.servers.values())
     columns = [
         "id",

@@ -59,9 +59,8 @@ class _Loop:
         started: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
         self._stop = asyncio.Event()
         self._stopped = False
-        self._lock = (
-            threading.Lock()
-        )  # a call begins before the loop is told to stop, which ends the call, or never
+        # a call begins before the loop is told to stop, which ends the call, or never
+        self._lock = threading.Lock()
 
         async def live() -> None:
             started.set_result(asyncio.get_running_loop())
@@ -96,9 +95,8 @@ class _Loop:
         async def awaited() -> Any:
             return await start()
 
-        with (
-            self._lock if self.runs else contextlib.nullcontext()
-        ):  # in a forked child no thread would release it
+        with self._lock if self.runs else contextlib.nullcontext():
+            # in a forked child no thread would release it
             if not self.runs:
                 raise BadInput("this client is closed, and nothing was sent: connect again")
             future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
@@ -214,9 +212,8 @@ class BlockingManager(Blocking):
         """End all calls under way and close every connection; idempotent."""
         if self._loop.runs:
             try:
-                with contextlib.suppress(
-                    BadInput, ConnectionClosed
-                ):  # another thread closes it, too
+                with contextlib.suppress(BadInput, ConnectionClosed):
+                    # another thread closes it, too
                     self._loop.wait(self._target.close)
             finally:
                 self._loop.stop()

@@ -67,9 +67,8 @@ class Domain:
         key: Key | None = None,
         size: int = 0,
     ) -> Result:
-        if progress is not None and not callable(
-            progress
-        ):  # checked now: the first call may come after a change was made
+        if progress is not None and not callable(progress):
+            # checked now: the first call may come after a change was made
             raise BadInput(
                 f"progress is a function to call, not {type(progress).__name__}; nothing was sent"
             )

@@ -473,9 +473,8 @@ class FileWriter:
                     "put", lambda _: put.publish(self._mine), queue=True
                 )
             except Uncertain as error:
-                if (
-                    not error.may_have_taken_effect
-                ):  # otherwise the list of the blocks may have been published
+                if not error.may_have_taken_effect:
+                    # otherwise the list of the blocks may have been published
                     await self._abandon()
                 raise
             if not report.conflicts:

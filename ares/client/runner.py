@@ -349,9 +349,8 @@ class Runner:
 
     def _wake(self, due: float) -> None:
         self._alarm = None
-        self.session.wake(
-            max(due, monotonic())
-        )  # uvloop counts milliseconds, and may call a part of a millisecond too early
+        # uvloop counts milliseconds, and may call a part of a millisecond too early
+        self.session.wake(max(due, monotonic()))
         self.schedule()
 
     def _tick(self) -> None:

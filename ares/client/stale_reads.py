@@ -56,13 +56,11 @@ async def read_stale(
         and (store := await _found(directory, MirrorName(domain, site, life), timeout_s))
         is not None
     ):
-        began_s = await as_of(
-            store, timeout_s
-        )  # read before the value, which is therefore at least as new
+        # read before the value, which is therefore at least as new
+        began_s = await as_of(store, timeout_s)
         found = await store.read_named(name, timeout_s)
-        if await is_removed(
-            store, timeout_s
-        ):  # read after the value: if still present, the mirror lacks no object of the domain
+        if await is_removed(store, timeout_s):
+            # read after the value: if still present, the mirror lacks no object of the domain
             life += 1
             continue
         if began_s is None:

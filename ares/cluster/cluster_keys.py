@@ -101,9 +101,8 @@ class SecuritySettings(Struct, frozen=True):
                 "write key = 'FILE' under [client]"
             )
             refuse(self.file, "client.key", f"{why}. `ares-cli keys new` makes keys")
-        if may_be_key(Path(path).name) and not os.path.lexists(
-            path
-        ):  # a slip; the error must not repeat the secret
+        if may_be_key(Path(path).name) and not os.path.lexists(path):
+            # a slip; the error must not repeat the secret
             why = (
                 "expected the path of a file with the key, and found the key itself: write the "
                 "key into a file of mode 600"

@@ -259,9 +259,8 @@ def renew_identities(settings: Settings) -> Settings:
     for server in settings.servers.values():
         text = text.replace(server.identity, new_identity())
     replace_durably(settings.path, text, settings.path.stat().st_mode & 0o777)
-    for process in (
-        settings.processes()
-    ):  # last: a start under the old identities would not count as the first
+    for process in settings.processes():
+        # last: a start under the old identities would not count as the first
         prepare(process.data)
     return Settings.load(settings.path)
 

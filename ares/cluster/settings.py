@@ -260,9 +260,8 @@ class _Checks:
                 (f"etcd.endpoints[{index}]", endpoint, needed)
                 for index, endpoint in enumerate(file.etcd.endpoints)
             ]
-        places += [
-            (f"{key}.http", table.http, "") for key, table in processes if table.http
-        ]  # an http address gives figures only: no data can be read or changed
+        # an http address gives figures only: no data can be read or changed
+        places += [(f"{key}.http", table.http, "") for key, table in processes if table.http]
         for key, address, needed in places:
             try:
                 host, _ = split_address(address)

@@ -595,9 +595,8 @@ def decode(text: str, path: Path) -> FileTable:
     try:
         tables = parse_toml(text)
         format = tables.get("format", CLUSTER_FORMAT)
-        if (
-            type(format) is int and format != CLUSTER_FORMAT
-        ):  # checked first, because another format has other keys
+        if type(format) is int and format != CLUSTER_FORMAT:
+            # checked first, because another format has other keys
             age = "a newer" if format > CLUSTER_FORMAT else "another"
             refuse(
                 path,

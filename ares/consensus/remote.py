@@ -113,9 +113,8 @@ class RemoteConsensus:
 
     def _deliver(self, member: ServerId, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
-            if (
-                isinstance(message, Refused) and not message.call
-            ):  # of any request: the member could not read it, or does not know the client
+            if isinstance(message, Refused) and not message.call:
+                # of any request: the member could not read it, or does not know the client
                 for waiting in self._mailboxes.values():
                     waiting.put_nowait((member, message))
             mailbox = self._mailboxes.get(message.call)

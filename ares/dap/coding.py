@@ -123,9 +123,8 @@ class ReedSolomon:
                 if len(parts[0]) >= JOINED_BYTES_MIN and indexes == list(range(self.k)):
                     pieces.extend(_slices(parts, size))
                 else:
-                    pieces.append(
-                        self._driver.decode(list(map(bytes, parts)))
-                    )  # any type but bytes aborts the process
+                    # any type but bytes aborts the process
+                    pieces.append(self._driver.decode(list(map(bytes, parts))))
         except (ECDriverError, ValueError) as error:
             raise DecodeFailed("an object", f"the erasure code says {error}") from error
         if whole != length:

@@ -444,9 +444,8 @@ class Session:
         sent = self.readiness.sent
         self.fast_path.take(letters, sent)
         for server, messages in letters.items():
-            if (
-                isinstance(messages, list) and type(messages[-1]) is not Introduce
-            ):  # an introduction has no answer
+            if isinstance(messages, list) and type(messages[-1]) is not Introduce:
+                # an introduction has no answer
                 sent[server] = messages[-1].call
         self.readiness.next_turn()
         return letters
@@ -480,9 +479,8 @@ class Session:
         for message in messages:
             round = rounds.get(message.call)
             if round is None:
-                if (
-                    isinstance(message, Refused) and message.call == 0
-                ):  # it could not read a whole batch: it refuses every round that waits for it
+                if isinstance(message, Refused) and message.call == 0:
+                    # it could not read a whole batch: it refuses every round that waits for it
                     for waiting in [
                         waiting for waiting in self._all_rounds() if server in waiting.asked
                     ]:
@@ -544,9 +542,8 @@ class Session:
                 ),
             )
             return
-        if (
-            server in round.refusals or server in round.answers
-        ):  # it answered, and lost its memory afterwards: a doubled request does not count
+        if server in round.refusals or server in round.answers:
+            # it answered, and lost its memory afterwards: a doubled request does not count
             return
         if reason is Reason.UNKNOWN_CONFIGURATION:
             introduction = Introduce(
@@ -556,9 +553,8 @@ class Session:
             return
         why = Refusal(refusal.detail)
         why.reason, why.proven = reason, refusal.call != 0
-        asked_once = (
-            round.resend_at - round.started <= 1.5 * round.resend_after_s
-        )  # the first wait is not over
+        # the first wait is not over
+        asked_once = round.resend_at - round.started <= 1.5 * round.resend_after_s
         why.untouched = refusal.call == round.call and asked_once
         round.refuse(server, why)
         if round.task.recording is not None:
@@ -617,9 +613,8 @@ class Session:
                 and round.outcome is QuorumState.UNREACHABLE
             ):
                 if isinstance(round.request_for(round.asked[0]), PutData) and not round.complete:
-                    round.give_up_by(
-                        now + DENIED_S
-                    )  # whether a server stored the element is known when all have refused
+                    # whether a server stored the element is known when all have refused
+                    round.give_up_by(now + DENIED_S)
                 else:
                     self._throw(round)
 

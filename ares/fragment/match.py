@@ -120,9 +120,8 @@ def _common(old: Sequence[Hashable], new: Sequence[Hashable], cells_max: int) ->
     a, b = [numbers[old[index]] for index in olds], [numbers[new[index]] for index in news]
     if len(a) * len(b) > cells_max:
         return [(olds[i], news[j]) for i, j in _by_occurrence(a, b)]
-    runs = (
-        LCSseq.editops(a, b).as_matching_blocks()
-    )  # numbers, because the library compares hashes, and hashes of other values may collide
+    # numbers, because the library compares hashes, and hashes of other values may collide
+    runs = LCSseq.editops(a, b).as_matching_blocks()
     return [(olds[run.a + step], news[run.b + step]) for run in runs for step in range(run.size)]
 
 

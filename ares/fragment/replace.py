@@ -112,14 +112,12 @@ class AtomicPut:
         """Replace the list: with ``mine`` whatever list is published now, without only ``base``."""
         yield from self.mention()
         parts = tuple(self._placed[position] for position in range(len(self._placed)))
-        over = msgspec.structs.replace(
-            self.base.genesis, parts=self.base.parts
-        )  # a kept base has its blocks only in ``parts``
+        # a kept base has its blocks only in ``parts``
+        over = msgspec.structs.replace(self.base.genesis, parts=self.base.parts)
         version = self.base.tag if self.base.tag != TAG_ZERO else None
         for attempt in range(RETRIES_MAX):
-            if (
-                attempt or not self._created
-            ):  # collections must see the coming publication, even with all blocks listed
+            if attempt or not self._created:
+                # collections must see the coming publication, even with all blocks listed
                 id = self._ids.next()
                 with effect(False):
                     yield from announce(self._blocks, self.genesis.file, id, self.now_s)
@@ -136,16 +134,16 @@ class AtomicPut:
             if isinstance(covered.value, bytes):
                 version = covered.tag
                 over = decode_genesis(covered.value, genesis_name(self._file))
-                if over.atomic and _contents(over.parts) == _contents(
-                    parts
-                ):  # an earlier attempt with unknown outcome succeeded
+                if over.atomic and _contents(over.parts) == _contents(parts):
+                    # an earlier attempt with unknown outcome succeeded
                     yield from self.abandon()
                     return self._report(over.parts), FileState(
                         msgspec.structs.replace(over, parts=()), covered.tag, over.parts
                     )
+            # only the version differs
             fenced = over == msgspec.structs.replace(
                 self.base.genesis, parts=self.base.parts, base=over.base
-            )  # only the version differs
+            )
             if not (mine or fenced) or self._lost(over, version, parts):
                 break
         yield from self.abandon()

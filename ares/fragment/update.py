@@ -99,9 +99,8 @@ def fm_update(
             break  # otherwise the file was to be made, and another client made it in between
         try:
             base = yield from fm_read(target.blocks, target.file, None, Sink())
-        except (
-            ObjectNotFound
-        ):  # made and deleted again: its maker may still be deleting the blocks of that life
+        except ObjectNotFound:
+            # made and deleted again: its maker may still be deleting the blocks of that life
             base = msgspec.structs.replace(
                 base,
                 genesis=msgspec.structs.replace(base.genesis, file=target.ids.life(target.file)),

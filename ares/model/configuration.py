@@ -371,9 +371,8 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
         return incoming
     old = current.configuration
     if new.index == old.index:
-        if (
-            new != old and new.id != old.id
-        ):  # every request of a move brings it, and a digest takes longer than comparing
+        if new != old and new.id != old.id:
+            # every request of a move brings it, and a digest takes longer than comparing
             raise ConflictingSuccessor(
                 f"index {new.index} of {new.domain!r} is {old.id.hex()} here, not {new.id.hex()}"
             )

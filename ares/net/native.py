@@ -442,9 +442,8 @@ class ZmtpListener(BatchListener):
         self._unmet[connection] = None
         if len(self.connections) <= self._limits.connections:
             return
-        oldest = next(
-            iter(self._unmet)
-        )  # the newest is among them; otherwise silent strangers could keep all other clients out
+        # the newest is among them; otherwise silent strangers could keep all other clients out
+        oldest = next(iter(self._unmet))
         self.refused += 1
         if is_worth_a_line(self.refused):
             _log.warning(
@@ -462,9 +461,8 @@ class ZmtpListener(BatchListener):
             connection.pause()
 
     def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
-        if self._lock is None or not self._served(
-            sender, came
-        ):  # without keys, the core saw it before it was taken apart
+        if self._lock is None or not self._served(sender, came):
+            # without keys, the core saw it before it was taken apart
             super()._receive(sender, came)
 
     def _stands(self, sender: Sender, more_bytes: int) -> None:
@@ -566,9 +564,8 @@ class ZmtpListener(BatchListener):
         assert isinstance(sender, _ClientConnection)
         bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
         unsent = sender.unsent_bytes
-        if (
-            unsent == 0 or unsent + bytes <= PEER_WAITING_BYTES_MAX
-        ):  # a single batch is always taken
+        if unsent == 0 or unsent + bytes <= PEER_WAITING_BYTES_MAX:
+            # a single batch is always taken
             self._traffic.sent_bytes += bytes
             sender.send(frames)
             if unsent or bytes > NEGLIGIBLE_BYTES or sender in self._unread:

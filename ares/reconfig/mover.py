@@ -351,9 +351,8 @@ class Mover:
         state transfer.)
         """
         source = next(source for source, _ in self._sources if source.id == found.configuration)
-        self._on_the_way += (
-            found.length
-        )  # the values ahead in the servers' queues take their time, too
+        # the values ahead in the servers' queues take their time, too
+        self._on_the_way += found.length
         arguments, patience_s = (
             (self._target.id, object, found.tag, found.length, source),
             BRING_S + self._on_the_way / BRING_BYTES_PER_S,

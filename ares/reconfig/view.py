@@ -85,9 +85,8 @@ class ConfigurationSequence:
         """
         new = successor.configuration
         held = self._entries.get(new.index)
-        if (
-            held is not None and held != new and held.id != new.id
-        ):  # comparing is quicker than a digest
+        if held is not None and held != new and held.id != new.id:
+            # comparing is quicker than a digest
             raise ConfigurationRefused(
                 f"two configurations for index {new.index} of domain {new.domain!r}: "
                 f"{held.describe()} and {new.describe()}. The consensus service decided twice; "

@@ -111,15 +111,13 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
             if create:
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("PRAGMA synchronous = NORMAL")
-                database.execute(
-                    "PRAGMA wal_autocheckpoint = 8000"
-                )  # pages of 4 KiB: pages are written twice, and forced out this often
+                # pages of 4 KiB: pages are written twice, and forced out this often
+                database.execute("PRAGMA wal_autocheckpoint = 8000")
             yield database
         finally:
             if create:
-                with suppress(
-                    sqlite3.Error
-                ):  # another program reads; the last program to close the database does this
+                with suppress(sqlite3.Error):
+                    # another program reads; the last program to close the database does this
                     database.execute("PRAGMA journal_mode = DELETE")
             database.close()
 

@@ -238,9 +238,8 @@ def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, in
                 f"count={ok}i",
                 *([f"size={size}i"] if size is not None else []),
             ]
-            time_ns = (
-                int(began_s * 1e6) * 1000 + line % 1000
-            )  # a float has no nanoseconds: neighbours of a microsecond stay apart
+            # a float has no nanoseconds: neighbours of a microsecond stay apart
+            time_ns = int(began_s * 1e6) * 1000 + line % 1000
             yield file, line, f"{_head(*about, level, op, client)} {','.join(fields)} {time_ns}"
 
 
@@ -250,7 +249,6 @@ def _head(*values: Any) -> str:
     point = Point("operation").field("ok", True)
     for name, value in zip(("run", *_RUN_TAGS[1:], "level", "op", "client"), values, strict=True):
         if value is not None:
-            point = point.tag(
-                name, printable(str(value)).replace("\\", "/")
-            )  # a backslash would escape the end of the tag
+            # a backslash would escape the end of the tag
+            point = point.tag(name, printable(str(value)).replace("\\", "/"))
     return str(point.to_line_protocol()).removesuffix(" ok=true")

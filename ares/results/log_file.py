@@ -53,9 +53,8 @@ class LogLines:
     def __iter__(self) -> Iterator[bytes | None]:
         end = os.fstat(self._file.fileno()).st_size  # the file may grow faster than it is read
         self._file.seek(max(self.position - 1, 0))
-        if self.position and re.fullmatch(
-            rb"[^\n]\n", self._file.read(2)
-        ):  # the end of a line taken without its end
+        if self.position and re.fullmatch(rb"[^\n]\n", self._file.read(2)):
+            # the end of a line taken without its end
             self.hasher.update(b"\n")
             self.position += 1
         self._file.seek(self.position)

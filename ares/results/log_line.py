@@ -72,9 +72,10 @@ def read_operation(line: bytes, client: str | None) -> Row | None:
     content = _decode_line(line)
     if (found := _COMPLETE_MESSAGE.fullmatch(content.message)) is None:
         return None
+    # may be ["SUCCESS", null]; reconfigurations have no status
     status = (
         content.status if not isinstance(content.status, list) else next(iter(content.status), None)
-    )  # may be ["SUCCESS", null]; reconfigurations have no status
+    )
     ok = status in (None, "SUCCESS") and content.outcome == "ok"
     if ok and content.op_latency is None:
         raise ValueError("an operation that succeeded, without op_latency")

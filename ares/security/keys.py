@@ -113,9 +113,8 @@ def read_secret(
     if "\0" in str(path):
         refuse(cluster_file, key, "expected the path of a file, and found another value")
     try:
-        content, status = read_named(
-            path, SECRET_BYTES_MAX
-        )  # the status of this very file, whatever file has the name a moment later
+        # the status of this very file, whatever file has the name a moment later
+        content, status = read_named(path, SECRET_BYTES_MAX)
         if is_foreign(status) and not anybodys:
             why = (
                 f"belongs to another user ({status.st_uid}), who knows the secret: make another "

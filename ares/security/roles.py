@@ -128,9 +128,8 @@ class Admission:
         self, client: AuthorisedClient, message: AnyMessage, forged: bool
     ) -> Refused | None:
         """Return the refusal of a message, or None. ``forged``: the batch has a forgery."""
-        row = REQUEST_KINDS.get(
-            type(message)
-        )  # a message that is no request needs no role: its receiver refuses it
+        # a message that is no request needs no role: its receiver refuses it
+        row = REQUEST_KINDS.get(type(message))
         needed = Role.READ if row is None else row.role
         if isinstance(message, PutData) and takes_more_than_write(message.object):
             needed = Role.RECONFIGURE

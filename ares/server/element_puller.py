@@ -122,9 +122,8 @@ class ElementPuller:
         request, done = errand.request, partial(self._fetched, errand)
         self._under_way += 1
         self._bytes += request.length
-        if errand.hosting.knows(
-            request.object, request.tag
-        ):  # the mover carried the version and does not wait any more
+        if errand.hosting.knows(request.object, request.tag):
+            # the mover carried the version and does not wait any more
             done(None, "it is here")
         else:
             self._fetch(request, errand.hosting.configuration, done)

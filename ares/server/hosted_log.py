@@ -318,9 +318,8 @@ class HostedLog:
         if (self.place_bytes > LOG_FULL_SHARE * self._size or not self.stands) and journal.seal(
             self.place
         ):
-            self.stands = self._put(
-                journal, self.node.state.standing()
-            )  # without room for it a later place has a standing
+            # without room for it a later place has a standing
+            self.stands = self._put(journal, self.node.state.standing())
             if self.stands:
                 self.standings.append(self.place)
         return True

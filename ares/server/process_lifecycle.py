@@ -228,9 +228,8 @@ class ElementClient:
                 if settings.security is None
                 else settings.security.process_key(server.id, server.public_key)
             )
-            no_consensus = (
-                LocalConsensus()
-            )  # a damaged element is asked for in its own configuration, not in later ones
+            # a damaged element is asked for in its own configuration, not in later ones
+            no_consensus = LocalConsensus()
             tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-repair")
             self._runner = Runner(
                 ClientId(secrets.randbits(64)),
@@ -377,9 +376,8 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
     restrict_writes_to_user()
     guard = guard_of(settings, id, server.public_key)
     with _named(settings, server), held(server.data):
-        for address in filter(
-            None, (server.address, server.http)
-        ):  # found now, before the identity is claimed
+        for address in filter(None, (server.address, server.http)):
+            # found now, before the identity is claimed
             if not is_free(*split_address(address)):
                 raise BadInput(
                     f"{id} cannot listen on {address}: another program does, or it is no address "

@@ -316,9 +316,8 @@ class Scrubber:
             log.error("scrub: place %d of the store could not be verified: %s", place, error)
             self._damaged += 1
             return
-        if (
-            not verdict.whole and place in journal.durable()
-        ):  # the place may have been given back since
+        if not verdict.whole and place in journal.durable():
+            # the place may have been given back since
             if journal is not self._journal:
                 self._damaged_in_logs += 1
                 log.error(

@@ -96,9 +96,8 @@ _first = attrgetter("first")
 def index_of(records: Sequence[LogRecord], position: int) -> int:
     """Return the index of the first record whose end is beyond ``position``."""
     at = position - records[0].first if records else 0
-    if (
-        0 <= at < len(records) and records[at].first == position
-    ):  # as is usual where each record has one entry
+    if 0 <= at < len(records) and records[at].first == position:
+        # as is usual where each record has one entry
         return at
     at = bisect_right(records, position, key=_first)
     return at - 1 if at and records[at - 1].end > position else at

@@ -349,9 +349,8 @@ class Follower:
             if reply is None or reply.elsewhere or self._empty % EMPTY_MAX == 0:
                 self._turn += 1
             if self._empty % (2 * EMPTY_MAX) == 0:
-                yield from read_config(
-                    view
-                )  # an empty answer proves nothing of the log: this node may be left behind
+                # an empty answer proves nothing of the log: this node may be left behind
+                yield from read_config(view)
             if reply is not None and (reply.elsewhere or reply.successor is not None):
                 yield Pause(CHAIN_RETRY_S)
 

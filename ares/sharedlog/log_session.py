@@ -127,9 +127,8 @@ class LogSession:
             self.reads.refused(refusal.call, now)
             return
         match refusal.reason:
-            case Reason.UNKNOWN_CONFIGURATION if (
-                refusal.call > self._introduced_at
-            ):  # refusals of copies sent before say nothing new
+            case Reason.UNKNOWN_CONFIGURATION if refusal.call > self._introduced_at:
+                # refusals of copies sent before say nothing new
                 self._introduced_at = self.appender.calls
                 self._introduced.append(server)
                 self.appender.send_all_again(now)
@@ -153,9 +152,8 @@ class LogSession:
         outbox: dict[ServerId, list[Any]] = dict(self.session.take_outbox())
         chain = self.appender.chain
         for server in self._introduced:
-            call = CallId(
-                self.appender.calls
-            )  # a server which cannot keep the log refuses the newest append with this call
+            # a server which cannot keep the log refuses the newest append with this call
+            call = CallId(self.appender.calls)
             outbox.setdefault(server, []).append(Introduce(call, chain, self._earlier(chain)))
         self._introduced.clear()
         for server, asked in self.reads.take_outbox().items():

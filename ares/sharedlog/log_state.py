@@ -270,9 +270,8 @@ class LogState:
         if chain.index == own.index + 1:
             segment.end = chain.start
         segment.cut(segment.start if segment.end is None else segment.end)
-        segment.rows.trim(
-            self.trimmed
-        )  # with a later record of its client a row may have outlived its trim
+        # with a later record of its client a row may have outlived its trim
+        segment.rows.trim(self.trimmed)
         if fact.collected:
             segment.entries, segment.rows, segment.merged = (
                 self._make_entries(segment.configuration.id),
@@ -474,9 +473,8 @@ class LogState:
             )
             at = position
             for record in records:
-                if (
-                    record.first > at
-                ):  # after any damage to stored records: no entry is shown at a wrong position
+                if record.first > at:
+                    # after any damage to stored records: no entry is shown at a wrong position
                     break
                 part = record.entries[max(position - record.first, 0) : upto - record.first]
                 found += part

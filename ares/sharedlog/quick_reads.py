@@ -128,9 +128,8 @@ class QuickReads:
             and together.first <= first < together.upto
             and len(together.reads) < EACH_MAX
         )
-        if (
-            together is not None and fits and together.call in self._requests
-        ):  # else the request ended before it was sent
+        if together is not None and fits and together.call in self._requests:
+            # else the request ended before it was sent
             together.reads.append(read)
             if until < together.until:
                 together.until = until

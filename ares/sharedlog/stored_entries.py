@@ -58,9 +58,8 @@ class RecordIndex:
             return
         source: Source = fact.configuration if isinstance(fact, RecordsTaken) else PIECES
         first = fact.records[0].first
-        if first < self._ends.get(
-            source, 0
-        ):  # noted late: the records were collected in the same turn, and are fetched once more
+        if first < self._ends.get(source, 0):
+            # noted late: the records were collected in the same turn, and are fetched once more
             self.forget(source)
         places = self._places.setdefault(source, [])
         if not places or places[-1][1] != place:
@@ -192,9 +191,8 @@ class StoredEntries:
         self._source = source
         self._spans: list[RecordSpan] = []
         self._last_read: tuple[int, list[LogRecord]] = (-1, [])
-        if (
-            source == PIECES
-        ):  # after a collection the old records are fetched from their beginning once more
+        if source == PIECES:
+            # after a collection the old records are fetched from their beginning once more
             shelf.forget(source)
 
     def put(self, record: LogRecord) -> None:

@@ -97,9 +97,8 @@ def to_file(path: Path, service: str, site: str | None = None) -> Export:
         line = f"{begin}{','.join(map(_as_json, spans))}]}}]}}]}}\n".encode()
         with path.open("ab+") as file:
             end = file.seek(0, os.SEEK_END)
-            if (
-                end and os.pread(file.fileno(), 1, end - 1) != b"\n"
-            ):  # a line was cut off: the new line must not continue it
+            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+                # a line was cut off: the new line must not continue it
                 file.write(b"\n")
             file.write(line)
 

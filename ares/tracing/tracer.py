@@ -196,9 +196,8 @@ class Tracer:
         self._waiting.append((parts, make, what))
         if self._thread is None and not self._closing:
             thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
-            with contextlib.suppress(
-                RuntimeError
-            ):  # no more threads may be started: later, perhaps
+            with contextlib.suppress(RuntimeError):
+                # no more threads may be started: later, perhaps
                 thread.start()
                 self._thread = thread
         if self.backlog.waiting >= EXPORT_SPANS and not self._wake.is_set():
@@ -243,10 +242,11 @@ class Tracer:
 
     def _made(self) -> Iterator[Span]:
         """Yield the spans of the waiting operations."""
+        # the time at which the clock of recordings was 0
         count, epoch_ns = (
             0,
             time.time_ns() - time.perf_counter_ns(),
-        )  # the time at which the clock of recordings was 0
+        )
         while self._waiting and count < EXPORT_SPANS:
             parts, make, what = self._waiting.popleft()
             self.backlog.take(parts)

@@ -58,9 +58,8 @@ def make_page(out: Path) -> Path:
     The rounds stay after a failure.
     """
     database, page = out / "results.db", out / "report.html"
-    database.unlink(
-        missing_ok=True
-    )  # the database is made of the rounds, and some rounds may be gone
+    # the database is made of the rounds, and some rounds may be gone
+    database.unlink(missing_ok=True)
     for words in (
         ["import", out / ROUNDS_NAME, "--into", database],
         ["report", database, "-o", page],

@@ -45,9 +45,8 @@ class RedisConnection(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(
-            asyncio.Transport, transport
-        )  # uvloop's transport does not declare the type
+        # uvloop's transport does not declare the type
+        self.transport = cast(asyncio.Transport, transport)
 
     def go(self, loop: ClientLoop) -> None:
         """Begin with the first operation; ``over`` is done after the last."""

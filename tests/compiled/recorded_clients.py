@@ -97,9 +97,8 @@ class RecordedSession(Session):
         return job
 
     def cancel(self, job) -> None:
-        self._note(
-            "cancel", self._numbers.get(job)
-        )  # the core's jobs have no number, and are cancelled from within
+        # the core's jobs have no number, and are cancelled from within
+        self._note("cancel", self._numbers.get(job))
         self._run(super().cancel, job)
 
     def cancel_small(self, done) -> None:

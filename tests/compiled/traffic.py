@@ -212,12 +212,10 @@ async def _stall(cluster, users) -> None:
         asyncio.ensure_future(_use(stores, random.Random(number), SIDE_BY_SIDE))
         for number, stores in enumerate(users)
     ]
-    await until(
-        lambda: default._runner.session.readiness.suspects.issuperset(SERVERS[-2:])
-    )  # as if sent at the time of the repetition
-    await asyncio.sleep(
-        2 * SESSION_TICK_S
-    )  # an operation that began a moment later is asked again at the next tick
+    # as if sent at the time of the repetition
+    await until(lambda: default._runner.session.readiness.suspects.issuperset(SERVERS[-2:]))
+    # an operation that began a moment later is asked again at the next tick
+    await asyncio.sleep(2 * SESSION_TICK_S)
     for operation in given_up:
         operation.cancel()
     for listener in cluster.listeners:
@@ -250,9 +248,8 @@ def record(directory, keyed=False, durable=False, core=True) -> TrafficRecording
     with pytest.MonkeyPatch.context() as patch:
         if not core:
             patch.setattr(compiled, "CORE", None)
-        patch.setattr(
-            batching, "TURN_S", WAIT_S_MAX
-        )  # batches that came together are answered together, as in replays
+        # batches that came together are answered together, as in replays
+        patch.setattr(batching, "TURN_S", WAIT_S_MAX)
         recording.sessions = record_sessions(patch)
         asyncio.run(_recorded(directory, keyed, durable, recording))
     return recording

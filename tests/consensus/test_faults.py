@@ -91,9 +91,8 @@ async def test_all_members_killed_and_restarted_keep_everything(processes: Membe
     await check(client, decided)
     assert await client.hint(DomainName("default"), PATIENCE_S) == decided[-1].configuration
     await processes.leader(client)  # every member has heard of the new term
-    assert min(each.term for each in await client.describe(PATIENCE_S)) > max(
-        terms
-    )  # a vote was not forgotten
+    # a vote was not forgotten
+    assert min(each.term for each in await client.describe(PATIENCE_S)) > max(terms)
 
 
 async def test_without_a_majority_it_is_unavailable_and_then_goes_on(

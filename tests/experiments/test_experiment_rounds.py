@@ -82,9 +82,8 @@ def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path)
         "write": 5,
         "reconfigure": 1,
     }
-    assert set(done["read"] + done["write"]) == {
-        "SUCCESS"
-    }  # a crash of a server out of four is survived
+    # a crash of a server out of four is survived
+    assert set(done["read"] + done["write"]) == {"SUCCESS"}
     with pytest.raises(BadInput, match="1 of these 1 rounds already: --resume goes on"):
         Engine(tmp_path, 7, told.append).run(rounds, resume=False)
     before = (directory / "run.json").read_bytes()

@@ -73,9 +73,8 @@ def test_arrivals_are_a_poisson_process():
     assert 5.0 < times[0] < times[-1] < 25.0
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert len(times) == pytest.approx(20_000, rel=0.03)
-    assert statistics.stdev(gaps) == pytest.approx(
-        statistics.mean(gaps), rel=0.03
-    )  # in a Poisson process they are the same
+    # in a Poisson process they are the same
+    assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.03)
     assert arrivals.take() is None
     assert Arrivals(1000.0, 5.0, 25.0, "seed").left() == len(times)
     assert Arrivals(1000.0, 5.0, 25.0, "other").left() != len(times)

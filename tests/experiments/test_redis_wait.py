@@ -33,9 +33,8 @@ FEWER = (
 
 
 async def test_a_paused_replica_is_in_the_log_and_in_the_results(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        redis_client, "WAIT_MS", 1500
-    )  # a replica gets data only after its first message, which takes a second
+    # a replica gets data only after its first message, which takes a second
+    monkeypatch.setattr(redis_client, "WAIT_MS", 1500)
     store, logs = tmp_path / "store", tmp_path / "results" / "round"
     store.mkdir()
     logs.mkdir(parents=True)

@@ -272,12 +272,13 @@ class Invocations:
         return words
 
     def _is_given(self, parameter: Any) -> bool:
+        # with good words torture and demo would last
         always = {
             "cluster": 0.9,
             "timeout_s": 1.0,
             "minutes": 1.0,
             "mib": 1.0,
-        }  # with good words torture and demo would last
+        }
         likely = 0.95 if parameter.required else always.get(parameter.name, 0.15)
         return parameter.name != "help" and self._source.random() < likely
 

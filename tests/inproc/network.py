@@ -114,9 +114,8 @@ class InprocListener(BatchListener):
 
     def _send_batch(self, sender: Sender, frames: Sequence[Frame]) -> None:
         assert isinstance(sender, _Origin)
-        copied = [
-            bytes(frame) for frame in frames
-        ]  # as a wire would: a client never shares memory with a server's mapped store
+        # as a wire would: a client never shares memory with a server's mapped store
+        copied = [bytes(frame) for frame in frames]
         self._loop.call_soon(self._network.carry_reply, self.address, sender, copied)
 
     async def close(self) -> None:

@@ -47,9 +47,8 @@ def damage(directory, rng, count):
     """Flip bits everywhere in a server's files."""
     flips = 0
     for path in sorted(directory.glob("*.log")):
-        with contextlib.suppress(
-            FileNotFoundError, Headless
-        ):  # a place may be released during this, or begun
+        with contextlib.suppress(FileNotFoundError, Headless):
+            # a place may be released during this, or begun
             spots = [place for kind in anatomy(path).values() for place in kind if len(place)]
             for _ in range(count):
                 flip(path, rng.choice(rng.choice(spots)), rng.randrange(8))

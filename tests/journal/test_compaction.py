@@ -50,9 +50,8 @@ def seal_place(node, filler=20, name="filler"):
 
 
 def test_what_survives_of_a_place(tmp_path):
-    overwritten = [
-        put("o", number, b"v") for number in range(1, 6)
-    ]  # capacity 2: 4 and 5 stay, 3 is the highest dropped
+    # capacity 2: 4 and 5 stay, 3 is the highest dropped
+    overwritten = [put("o", number, b"v") for number in range(1, 6)]
     requests = [
         Introduce(1, PHOTOS),
         *overwritten,

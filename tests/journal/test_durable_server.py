@@ -148,9 +148,8 @@ async def test_a_client_has_so_much_waiting_for_a_slow_disk_and_no_more(waiting,
     monkeypatch.setattr(group_commit, "ROWS_MAX", 30)
     waiting.calls(put("new", 1, b"x"))
     for call in range(100, 200):
-        assert (
-            waiting.calls(ListObjects(call, INITIAL.id, "", 9)) == []
-        )  # three rows: two objects, and itself
+        # three rows: two objects, and itself
+        assert waiting.calls(ListObjects(call, INITIAL.id, "", 9)) == []
     assert waiting.host.handle("another client", [GetTag(2, INITIAL.id, "new")]) == []
     assert await waiting.synced() == [7, *range(100, 109), 2]
     assert waiting.calls(ListObjects(109, INITIAL.id, "", 9)) == [109]

@@ -240,9 +240,8 @@ async def test_every_metric_that_is_exported_is_on_the_dashboard_or_left_out_on_
         if name.startswith("ares_")
     }
     unused = {name for name in families if not re.search(rf"\b{name}(_bucket|_total)?\b", text)}
-    assert unused == {
-        "ares_consensus_leader_known"
-    }  # without a known leader, the member does not serve
+    # without a known leader, the member does not serve
+    assert unused == {"ares_consensus_leader_known"}
 
 
 needs_promtool = pytest.mark.skipif(

@@ -193,9 +193,8 @@ def test_two_copies_on_one_machine_do_not_take_each_others_base(cli: Cli, tmp_pa
     bob.edit(10_000, b"bob was here")
     assert len(bob.put(status=1)["conflicts"]) == 1
     assert len(bob.put(status=1)["conflicts"]) == 1
-    assert (
-        bob.put("--no-cache")["conflicts"] == []
-    )  # without knowledge of the copy, blocks missing from bob's file count as deleted by bob
+    # without knowledge of the copy, blocks missing from bob's file count as deleted by bob
+    assert bob.put("--no-cache")["conflicts"] == []
 
 
 def in_conflict(cli: Cli, tmp_path: Path, name: str) -> tuple[Copy, Copy, bytes]:
@@ -430,9 +429,8 @@ def test_files_are_listed_and_deleted_with_their_blocks(cli: Cli, tmp_path: Path
     assert second.split()[:6] == ["list/b", "1", "byte", "1", "blocks", "atomic"]
     assert cli.ok("rm", "list/a") == b"list/a: deleted\n"
     assert [one["file"] for one in cli.json("files", "list/")["files"]] == ["list/b"]
-    assert (
-        ann.put()["inserted"] == 1
-    )  # with blocks of the usual size: the base of the copy is forgotten
+    # with blocks of the usual size: the base of the copy is forgotten
+    assert ann.put()["inserted"] == 1
     assert cli.ok("get", "list/a", "-") == content()
 
 

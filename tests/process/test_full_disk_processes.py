@@ -204,9 +204,8 @@ def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_there_is_spac
         )
         assert len(writer.acknowledged) > 10
         deadline_s = time.monotonic() + PATIENCE_S
-        while set(status_of(disks)["servers"].values()) != {
-            True
-        }:  # a write refused before may find room after another stops asking
+        while set(status_of(disks)["servers"].values()) != {True}:
+            # a write refused before may find room after another stops asking
             assert time.monotonic() < deadline_s
             writer.fill()
         assert str(writer.fill()).endswith("nothing was changed")

@@ -49,9 +49,8 @@ def keys(cli: Cli) -> dict[str, str]:
 
 
 def test_each_command_takes_its_role(cli: Cli, keys: dict[str, str]) -> None:
-    cli.ok(
-        "write", "greeting", stdin=b"hello"
-    )  # the cluster file names the key of the first client, admin
+    # the cluster file names the key of the first client, admin
+    cli.ok("write", "greeting", stdin=b"hello")
     assert cli.ok("--key", keys["read"], "read", "greeting") == b"hello"
     assert "PutData takes the role write, and the key of 'a-read' has the role read" in cli.fails(
         1, "--key", keys["read"], "write", "greeting", stdin=b"no"

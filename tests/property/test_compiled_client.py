@@ -98,9 +98,8 @@ class Twin:
         servers = readiness.sent, readiness._heard, readiness.suspects, readiness.turn
         known = session.last_call, session.usual_round_s, session.busy, session.hints, servers
         fresh, self.taken_ends = self.ends[self.taken_ends :], len(self.ends)
-        late = sorted(
-            end for end in fresh if "still waiting" in end[2]
-        )  # reported at the same tick, in any order
+        # reported at the same tick, in any order
+        late = sorted(end for end in fresh if "still waiting" in end[2])
         return (
             [end for end in fresh if end not in late],
             late,
@@ -143,9 +142,8 @@ def odd(reply, kind, name, configuration):
             return Ack(reply.call, successor)
         case "bare" if isinstance(reply, DataReply):
             return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, None, None)
-        case "empty" if isinstance(
-            reply, DataReply
-        ):  # of a List that has forgotten all its contents
+        case "empty" if isinstance(reply, DataReply):
+            # the answer of a List that has forgotten all its contents
             return DataReply(reply.call, (), reply.length, Tag(4, ClientId(9)), None, None)
         case "rotten" if isinstance(reply, DataReply) and reply.element is not None:
             bad = Element(

@@ -128,10 +128,11 @@ class Tab:
                 self.requests.append(about["request"]["url"])
 
     def _next(self) -> dict[str, Any]:
+        # select takes no descriptor above 1,023
         end, poll = (
             time.monotonic() + WAIT_S,
             select.poll(),
-        )  # select takes no descriptor above 1,023
+        )
         poll.register(self._read, select.POLLIN)
         while b"\0" not in self._unread:
             ready = poll.poll(1000 * max(0.0, end - time.monotonic()))

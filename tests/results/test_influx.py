@@ -344,9 +344,8 @@ def _asked(url: str, query: str) -> dict[str, float]:
     """Return VictoriaMetrics' answer, by the label op."""
     with urllib.request.urlopen(f"{url}/internal/force_flush", timeout=READY_S):
         pass
-    at_s = (
-        time.time() + 3600 if time.time() > 1795345200 else 1795345200 + 86400
-    )  # a test may have a slow clock: the logged times are before it
+    # a test may have a slow clock: the logged times are before it
+    at_s = time.time() + 3600 if time.time() > 1795345200 else 1795345200 + 86400
     question = urllib.parse.urlencode({"query": query, "time": at_s})
     with urllib.request.urlopen(f"{url}/api/v1/query?{question}", timeout=READY_S) as answer:
         result = json.load(answer)["data"]["result"]

@@ -17,9 +17,8 @@ async def cluster(
 ) -> AsyncIterator[SecureCluster]:
     """Make a cluster; indirect parameters name a transport, or the default is ours."""
     monkeypatch.setattr(clients_file, "CLIENTS_LOOK_S", 0.0)
-    monkeypatch.setattr(
-        native, "ROLL_CALL_S", 1e6
-    )  # otherwise a client with a revoked key might lose the connection before the refusal
+    # otherwise a client with a revoked key might lose the connection before the refusal
+    monkeypatch.setattr(native, "ROLL_CALL_S", 1e6)
     monkeypatch.delenv("ARES_KEY", raising=False)
     made = SecureCluster(tmp_path / "cluster", getattr(request, "param", "native"))
     await made.start()

@@ -317,9 +317,8 @@ async def attempt(
             socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(stranger.public))
             socket.setsockopt(zmq.CURVE_SECRETKEY, stranger.secret)
             socket.connect(f"tcp://{server.address}")
-            socket.send_multipart(
-                [bytes([1]) + bytes(64 * 1024)], zmq.NOBLOCK
-            )  # would be kept if the server accepted it
+            # would be kept if the server accepted it
+            socket.send_multipart([bytes([1]) + bytes(64 * 1024)], zmq.NOBLOCK)
             sockets.append(socket)
         async with asyncio.timeout(WAIT_S_MAX):
             while server.doorkeeper.refused < before + AT_ONCE:  # noqa: ASYNC110 (counted by another callback)

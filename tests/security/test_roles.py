@@ -135,14 +135,12 @@ async def test_a_revoked_key_stops_without_a_restart_and_a_new_one_works(
     bob = await cluster.manager("bob", "write")
     await within(bob.write("key", b"value"))
     revoke(cluster.security, "bob")
-    with pytest.raises(
-        NotAuthorized, match=r"not authorised|does not know this client's key"
-    ):  # on existing connections, or on connections made for this
+    with pytest.raises(NotAuthorized, match=r"not authorised|does not know this client's key"):
+        # on existing connections, or on connections made for this
         await within(bob.read("key"))
     again = await cluster.manager("bob")
-    with pytest.raises(
-        NotAuthorized, match="does not know this client's key"
-    ):  # on new connections
+    with pytest.raises(NotAuthorized, match="does not know this client's key"):
+        # on new connections
         await within(again.read("key"))
     carol = await cluster.manager("carol", "read")
     assert await within(carol.read("key")) == b"value"

@@ -35,9 +35,8 @@ class Recorded:
             )
 
         monkeypatch.setattr(Session, "start", recorded)
-        monkeypatch.setattr(
-            "ares.testing.sim.simulated_client.fast_path", lambda: None
-        )  # recorded operations do not run in the compiled core
+        # recorded operations do not run in the compiled core
+        monkeypatch.setattr("ares.testing.sim.simulated_client.fast_path", lambda: None)
 
     def _clock(self) -> float:
         self._now += 1

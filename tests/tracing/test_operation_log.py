@@ -276,9 +276,8 @@ def test_a_log_is_rotated_by_its_size_and_loses_no_line(tmp_path, monkeypatch):
     log.close()
     files = list(tmp_path.iterdir())
     assert len(files) > 2
-    assert all(
-        file.stat().st_size <= 7_000 for file in files
-    )  # the last line that fitted may be longer than the remaining space
+    # the last line that fitted may be longer than the remaining space
+    assert all(file.stat().st_size <= 7_000 for file in files)
     assert sum(len(lines(file)) for file in files) == 20
 
 

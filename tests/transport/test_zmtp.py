@@ -278,9 +278,8 @@ async def test_a_dealer_of_libzmq_talks_to_our_listener() -> None:
     context = zmq.asyncio.Context()
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.HEARTBEAT_IVL, 50)
-    socket.setsockopt(
-        zmq.HEARTBEAT_TIMEOUT, 60_000
-    )  # otherwise libzmq hangs up on a machine that is busy for as long as the interval
+    # otherwise libzmq hangs up on a machine that is busy for as long as the interval
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 60_000)
     socket.connect(f"tcp://{address}")
     try:
         async with asyncio.timeout(WAIT_S_MAX):
@@ -600,9 +599,8 @@ async def test_batches_that_one_read_brings_are_answered_in_one() -> None:
     client.connections.learn(S0, await listener.serve(lambda _, messages: acknowledge(messages)))
     await client.ask(S0, [get_tag(0)])
     for call in range(1, 11):
-        client.connections.post(
-            S0, [get_tag(call)]
-        )  # they leave when this turn of the event loop is over, and together
+        # they leave when this turn of the event loop is over, and together
+        client.connections.post(S0, [get_tag(call)])
     await until(lambda: len(client.received) == 11)
     assert [message.call for message in client.received] == list(range(11))
     assert len(client.batches) < 11

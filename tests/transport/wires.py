@@ -227,9 +227,8 @@ class ZmqWire(Wire):
 
     def fresh_address(self) -> str:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-            port = socket.bind_to_random_port(
-                "tcp://127.0.0.1", 20_000, 32_000
-            )  # below the ports of outgoing connections
+            # below the ports of outgoing connections
+            port = socket.bind_to_random_port("tcp://127.0.0.1", 20_000, 32_000)
         return f"127.0.0.1:{port}"
 
     async def exchange(

@@ -39,9 +39,8 @@ def kind_of(expression: str) -> str:
 
 
 def test_standard_output_takes_all_of_a_write() -> None:
-    assert (
-        kind_of("sys.stdout.buffer") == "FileIO"
-    )  # may write a part, and returns the number of bytes
+    # may write a part, and returns the number of bytes
+    assert kind_of("sys.stdout.buffer") == "FileIO"
     assert kind_of("out") == "BufferedWriter"
 
 

@@ -153,7 +153,6 @@ def test_the_files_of_a_cluster_are_read_so(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="expected"):
             read_key(tmp_path / "cluster.toml", "key", tmp_path / "key", "the client")
     os.mkfifo(tmp_path / "clients.toml", 0o644)
-    with pytest.raises(
-        BadInput, match="a pipe or a device"
-    ):  # a server reads the file while it serves
+    with pytest.raises(BadInput, match="a pipe or a device"):
+        # a server reads the file while it serves
         read_clients(tmp_path / "clients.toml")

@@ -190,9 +190,8 @@ def test_port_0_chooses_ports_for_all(tmp_path: Path) -> None:
 def test_without_a_wish_the_first_block_of_ports_that_is_free_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert (
-        free_base_port(InitPlan(host="192.0.2.1")) == 7400
-    )  # another machine's address: its free ports are not known here
+    # another machine's address: its free ports are not known here
+    assert free_base_port(InitPlan(host="192.0.2.1")) == 7400
     monkeypatch.setattr(new_cluster, "is_free", lambda host, port: port not in (7403, 7518))
     assert InitPlan().ports == 19
     assert free_base_port(InitPlan()) == 7600

@@ -267,9 +267,8 @@ def extend(parameters: dict, path: Path, check_mode: bool) -> dict:
     if text != before and not check_mode:
         for id, pair in pairs.items():
             secret = path.parent / KEYS_NAME / f"{id}.secret"
-            secret.unlink(
-                missing_ok=True
-            )  # from a run that ended before the file was written: its public half is lost
+            # from a run that ended before the file was written: its public half is lost
+            secret.unlink(missing_ok=True)
             write_secret(secret, pair.secret.hex())
         replace_durably(path, text)
     return {

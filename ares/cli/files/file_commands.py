@@ -177,9 +177,8 @@ def put(
 
         async def use(manager: "Manager") -> "tuple[WriteReport, FileState | None]":
             access = await open_file(manager, name, domain, source.path, cached=cache, kind=asked)
-            content = (
-                content_of(source.content) if source.path is not None else b""
-            )  # before: later changes to the file may be absent from the put
+            # before: later changes to the file may be absent from the put
+            content = content_of(source.content) if source.path is not None else b""
             await check_kind(access, asked)
             begun.append(access)
             with progress_bar("look") as show, speaking_of_files():
@@ -255,12 +254,13 @@ def get(
                     target.content, replacing=replacing, progress=transfer.follow
                 )
             access.keep(content_of(target.content) if target.path is not None else b"")
+            # a read leaves its result
             return (
                 changed,
                 access,
                 cast("FileState", access.file.state),
                 transfer,
-            )  # a read leaves its result
+            )
 
         changed, access, state, transfer = with_manager(common, use)
     blocks = sum(1 for part in state.parts if part.length)

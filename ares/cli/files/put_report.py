@@ -104,9 +104,8 @@ def save_both_sides(
     with content.open("rb") as stream:
         for conflict in conflicts:
             place = f"{stem}.{conflict.offset}"
-            while (
-                place in used
-            ):  # two edits may share a place: a removal, and an insertion by the other client
+            while place in used:
+                # two edits may share a place: a removal, and an insertion by the other client
                 place += "+"
             used.add(place)
             mine = directory / f"{place}.mine"

@@ -226,9 +226,10 @@ def _written(
             "client admin is authorised, `ares-cli keys new` makes more"
         )
     lines += [f"site {site}: {', '.join(ids)}" for site, ids in sites_of(settings).items()]
+    # servers at other sites are no spares
     unused = ", ".join(
         id for id in settings.servers if id not in initial.server_ids and not plan.sites
-    )  # servers at other sites are no spares
+    )
     if plan.autopilot:
         lines.append(
             f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}"

@@ -162,9 +162,8 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
     try:
         aside = directory.set_aside()
         home.prepare(member.data)
-        home.forget_starts(
-            member.data
-        )  # last: until this line the member is refused, and a repetition is possible
+        # last: until this line the member is refused, and a repetition is possible
+        home.forget_starts(member.data)
     finally:
         directory.unlock()
     left = f"; its old data is in {aside}" if aside is not None else ""

@@ -207,9 +207,8 @@ class Supervisor:
         The caller closes the descriptor.
         """
         child = self._children.get(pid_file.stem)
-        if (
-            child is not None and child.poll() is None
-        ):  # the process is ours, though perhaps too young to have a command line
+        if child is not None and child.poll() is None:
+            # the process is ours, though perhaps too young to have a command line
             return child.pid, os.pidfd_open(child.pid)
         try:
             pid = int(read_named(pid_file, _PID_BYTES_MAX, streams=False)[0])
@@ -218,7 +217,8 @@ class Supervisor:
             ValueError,
             OverflowError,
             OSError,
-        ):  # a torn file, or no such process: no process to stop
+        ):
+            # a torn file, or no such process: no process to stop
             return None
         if self._is_ours(pid, pid_file.stem):
             return pid, descriptor
@@ -232,9 +232,8 @@ class Supervisor:
             return False
         started = [os.fsdecode(word) for word in words[1:]]
         known = [self._command(kind, id)[1:] for kind in ("server", "consensus")]
-        return (
-            started in known or ["-P", *started] in known
-        )  # releases before this release started Python without -P
+        # releases before this release started Python without -P
+        return started in known or ["-P", *started] in known
 
     def _command(self, kind: str, id: str) -> list[str]:
         return python("-m", "ares", kind, self._file, "--id", id)
@@ -333,11 +332,12 @@ def _deaf(member: SupervisedProcess) -> str:
 
 def started_before(settings: Settings) -> list[str]:
     """Return the servers that once ran and have lost their data if kept in memory only."""
+    # not of a directory that is closed to this user
     return [
         server.id
         for server in settings.servers.values()
         if os.path.exists(server.data / CLAIM_NAME)
-    ]  # not of a directory that is closed to this user
+    ]
 
 
 def started_as(process: ServerSettings | MemberSettings) -> str:

@@ -98,9 +98,8 @@ def up(
                 f"{_reasons(left_out)}\n"
                 f"Mend the cause, then `ares-cli up {directory}` tries again. {fresh_too}"
             )
-        patience_s = (
-            common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s
-        )  # members with slow heartbeats elect no leader before
+        # members with slow heartbeats elect no leader before
+        patience_s = common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s
         unable = _await_usable(settings, _PART_USABLE_S if left_out else patience_s, stop)
         if stop.is_set():
             supervisor.stop(started)

@@ -195,9 +195,8 @@ async def survey(
     for store in stores:
         known.note(store.configuration, True)
     for unheard in sorted(others - known.domains):
-        with contextlib.suppress(
-            AresError
-        ):  # its entry cannot be read, which the line of `default` reports
+        with contextlib.suppress(AresError):
+            # its entry cannot be read, which the line of `default` reports
             known.note(
                 (await manager.domain_or_log(unheard, timeout_s=PROBE_S)).configuration, True
             )
@@ -271,9 +270,8 @@ def standing_of(
             and configuration is active[-1]
             and (absent or lacking_room)
         ):
-            margins[-1] = -len(
-                absent | lacking_room
-            )  # a chain takes appends only with all of its servers
+            # a chain takes appends only with all of its servers
+            margins[-1] = -len(absent | lacking_room)
     if log is not None and log.sealed:
         margins[-1] = min(margins[-1], -1)
     return DomainState(

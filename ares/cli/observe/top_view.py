@@ -73,9 +73,8 @@ def _page(figures: Mapping[str, Any], columns: int, rows: int, live: bool) -> Gr
         )
     silent = _silent(figures["servers"])
     history = _history(figures.get("history"), columns)
-    room = (
-        rows - 8 - len(moves) - len(notes) - len(silent) - 2 * len(history)
-    )  # without the head, two heads of tables and two empty lines
+    # without the head, two heads of tables and two empty lines
+    room = rows - 8 - len(moves) - len(notes) - len(silent) - 2 * len(history)
     domains = sorted(figures["domains"], key=lambda domain: min(domain["writes_survive"], 1))
     servers = sorted(figures["servers"], key=lambda server: server["state"] == "up")
     if len(servers) <= max(room - min(len(domains), room // 3), 1):

@@ -105,9 +105,8 @@ def _traced(
                 failed.append(error)
 
     loop.run(work())
-    if roots := [
-        span for span in spans if not span.parent
-    ]:  # no spans if the operation was refused before it began
+    if roots := [span for span in spans if not span.parent]:
+        # no spans if the operation was refused before it began
         last = max(roots, key=lambda span: span.began_ns)
         _print(common, [[span for span in spans if span.trace == last.trace]])
     if failed:

@@ -202,9 +202,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport, self.ready = None, False
-        self._incoming = FrameParser(
-            b"", _NOWHERE, _NOTHING
-        )  # the bytes that came must not stay as long as the connection is referenced
+        # the bytes that came must not stay as long as the connection is referenced
+        self._incoming = FrameParser(b"", _NOWHERE, _NOTHING)
         self._account(0)
         self._lost(self)
 

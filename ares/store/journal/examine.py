@@ -53,9 +53,8 @@ class _Windows:
         self._descriptor = descriptor
         self._end = end
         self._pace = pace
-        self._memory = memoryview(
-            mmap.mmap(-1, EXAMINE_WINDOW_BYTES)
-        )  # aligned, as reads past the cache require
+        # aligned, as reads past the cache require
+        self._memory = memoryview(mmap.mmap(-1, EXAMINE_WINDOW_BYTES))
         self._start = -1
         self._filled = 0
         self._bad: set[int] = set()

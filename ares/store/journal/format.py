@@ -278,9 +278,8 @@ def decode_batch(frame: Frame, view: memoryview) -> Batch:
     for position, fact in enumerate(facts):
         if type(fact) is PutData and fact.element.frame != -1:
             spans = detached(frame, fact)
-            if (
-                len(spans) > ELEMENT_PARTS_MAX
-            ):  # an earlier release took it; the parts lie in sequence
+            if len(spans) > ELEMENT_PARTS_MAX:
+                # an earlier release took it; the parts lie in sequence
                 spans = ((spans[0][0], spans[-1][1]),)
             facts[position] = attach(fact, [view[begin:end] for begin, end in spans])
     return batch

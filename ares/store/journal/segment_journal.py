@@ -368,9 +368,8 @@ class SegmentJournal:
         moved, self._moved = self._moved, []
         settling, self._settling = self._settling, []
         head, step = self._head, self._segment_bytes // AHEAD_SHARE
-        if (
-            head is not None
-        ):  # in the commit, where waiting is allowed: `reserve` seldom has to allocate
+        if head is not None:
+            # in the commit, where waiting is allowed: `reserve` seldom has to allocate
             wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
             if wanted - head.allocated >= step:
                 work.ahead = (head, wanted)

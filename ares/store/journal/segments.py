@@ -245,9 +245,8 @@ class Anchor:
             return False
         if self._noted:
             return True
-        self._disk.sync_directory(
-            self.path.parent
-        )  # even if the anchor existed: a crash may have come before this sync
+        # even if the anchor existed: a crash may have come before this sync
+        self._disk.sync_directory(self.path.parent)
         try:
             self._disk.close(self._disk.create(self._note, 0))
         except OSError as error:  # on a full disk only the next segment records the anchor

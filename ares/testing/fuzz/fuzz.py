@@ -225,9 +225,8 @@ async def _throw(
         return_exceptions=True,
     )
     for result in results:
-        if isinstance(result, BaseException) and not isinstance(
-            result, OSError | TimeoutError
-        ):  # OSError, TimeoutError: the target takes no more connections
+        if isinstance(result, BaseException) and not isinstance(result, OSError | TimeoutError):
+            # OSError, TimeoutError: the target takes no more connections
             raise result
     return sum((attacker.frames for attacker in attackers), Counter())
 

@@ -276,9 +276,8 @@ class Recorder(Blocks):
                 begun.base = TAG_ZERO
         else:
             begun.writes = False
-            begun.base = (
-                version if not number else None
-            )  # a fence that came too late is a read, whatever the version
+            # a fence that came too late is a read, whatever the version
+            begun.base = version if not number else None
         self._end(begun, covered.tag, covered.value)
         return covered
 
@@ -295,9 +294,8 @@ class Recorder(Blocks):
         return begun
 
     def _end(self, begun: BlockOperation, tag: Tag, value: Answered) -> None:
-        tag = (
-            tag if tag.number else TAG_ZERO
-        )  # a tag without a number was only mentioned, never written
+        # a tag without a number was only mentioned, never written
+        tag = tag if tag.number else TAG_ZERO
         begun.responded, begun.tag = self._world.now, tag
         if value is not WITHHELD and tag != TAG_ZERO:
             self._chronicle.learn(begun.name, tag, value)
@@ -406,9 +404,8 @@ class Files:
             FileTarget(blocks, file, self._ids, self._now_s()), held.state, content, mine=step.mine
         )
         operation.report, operation.state, operation.responded = report, state, self._world.now
-        if any(
-            conflict.whole_file for conflict in report.conflicts
-        ):  # another client replaced or made the file: the client has no copy of it
+        if any(conflict.whole_file for conflict in report.conflicts):
+            # another client replaced or made the file: the client has no copy of it
             self._held.pop(file, None)
         else:
             self._held[file] = FileCopy(state, wanted, held.blocks)

@@ -190,9 +190,8 @@ class SimPromises:
     def asked(self, client: str, requests: Sequence[Request | PullElement]) -> None:
         """Note requests before they are handled."""
         for request in requests:
-            if not isinstance(
-                request, Introduce
-            ):  # answered only when refused, with the call of another request
+            if not isinstance(request, Introduce):
+                # answered only when refused, with the call of another request
                 self._asked[client, request.call] = request
             if isinstance(request, PutData):
                 self._given.add(

@@ -306,12 +306,10 @@ def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
                 tag=pair(tag),
             )
         for block in operation.blocks:
-            if block.writes and block.name == genesis_name(
-                operation.file
-            ):  # a collection's fence has no file: it must change nothing
-                published = (
-                    operation.wanted is not None and block.value is not TOMBSTONE
-                )  # a put may have to withdraw its publication
+            if block.writes and block.name == genesis_name(operation.file):
+                # a collection's fence has no file: it must change nothing
+                # a put may have to withdraw its publication
+                published = operation.wanted is not None and block.value is not TOMBSTONE
                 value = (
                     names.get(operation.wanted)
                     if published and operation.wanted is not None
@@ -363,9 +361,8 @@ def _judge_collections(chronicle: FileChronicle) -> None:
             operation for operation in before if operation.file == file and operation.kind == "get"
         ][-1]
         now = next(operation for operation in after if operation.file == file)
-        changed = {name for name, _ in _versions(was) ^ _versions(now)} - {
-            genesis_name(file)
-        }  # which is written over itself, as a fence
+        # the genesis block is written over itself, as a fence
+        changed = {name for name, _ in _versions(was) ^ _versions(now)} - {genesis_name(file)}
         if changed and not changed & uncertain:
             raise PromiseBroken(f"{file!r} was changed by a collection")
         for operation in (was, now):

@@ -58,9 +58,8 @@ class _ModelFile:
             self.sizes.append(end)
 
     def _reach(self, size: int) -> None:
-        if size > len(
-            self.content
-        ):  # a new bytearray, since the old may be mapped: a map keeps its length
+        if size > len(self.content):
+            # a new bytearray, since the old may be mapped: a map keeps its length
             self.content = bytearray(self.content).ljust(size, b"\0")
             self.durable.extend(bytes(size - len(self.durable)))
 

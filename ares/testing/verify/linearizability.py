@@ -181,9 +181,8 @@ class _Shrinking:
             key=response,
         )
         over = [response(write) for write in sure]
-        latest = list(
-            accumulate((write.invoked for write in sure), max, initial=-inf)
-        )  # per n: the latest invocation among the first n writes to end
+        # per n: the latest invocation among the first n writes to end
+        latest = list(accumulate((write.invoked for write in sure), max, initial=-inf))
         wanted = set(places)
         for value, own in reads.items():
             writes = self._writes.get(value, [])

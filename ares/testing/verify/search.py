@@ -91,9 +91,8 @@ class Search:
         self._by_ended = _Order(sorted(range(len(items)), key=self._ended.__getitem__))
         self._reads_left = [0, *(len(register.reads[value]) for value in numbers)]
         self._present = numbers.get(None, OTHER_VALUE)
-        self._used = (0,) * len(
-            self._unknown
-        )  # used writes of unknown outcome of each value; shared by states
+        # used writes of unknown outcome of each value; shared by states
+        self._used = (0,) * len(self._unknown)
         self._trail: list[
             int | tuple[int, ...]
         ] = []  # steps done: items taken, and ``_used`` before each change

@@ -40,9 +40,8 @@ def _counts(event: Event) -> bool:
 def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
     """Yield tags with two writes, or with two values."""
     owners: dict[Pair, Event] = {}
-    for tag, event in sorted(
-        tagged, key=lambda one: not is_write(one.event)
-    ):  # writes first: the reader that disagrees with the write is reported
+    for tag, event in sorted(tagged, key=lambda one: not is_write(one.event)):
+        # writes first: the reader that disagrees with the write is reported
         owner = owners.setdefault(tag, event)
         if tag == ZERO_TAG and (is_write(event) or event.value is not None):
             yield Contradiction(f"tag {shown(tag)} is that of the initial value, absent", (event,))
