@@ -15,12 +15,14 @@ from typing import Any, Literal
 import msgspec
 
 from ares.model.errors import BadInput
+from ares.model.units import MIB
 from ares.testing.verify.history import Event, dump, load
 from ares.testing.verify.linearizability import check
 
 HISTORY_SUFFIX = ".history"
 NOT_JUDGED = ("COARES_ABD_F", "COARES_EC_F", "COARES_MIXED_F")
 HISTORY = "checked.history"
+CONTENT_PIECE_BYTES = 64 * MIB
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -31,7 +33,13 @@ def value_of(content: bytes | None) -> str | None:
 
 def first_value(seed: int, client: int, size: int) -> bytes:
     """Return the value that the object's creator writes."""
-    return random.Random(f"{seed} {client}").randbytes(size)
+    return content(random.Random(f"{seed} {client}"), size)
+
+
+def content(chance: random.Random, size: int) -> bytes:
+    """Return random bytes; a call of ``randbytes`` makes less than 256 MiB."""
+    begins = range(0, size, CONTENT_PIECE_BYTES)
+    return b"".join(chance.randbytes(min(CONTENT_PIECE_BYTES, size - begin)) for begin in begins)
 
 
 class History:

@@ -29,6 +29,9 @@ DISK = "/var/lib/ares-disk"
 DISK_BYTES = 1 << 30
 """Size of the disk that a host gets if a fault fills the disk of a server."""
 
+CODE_BYTES_MAX = 1 << 20
+"""Bytes of an element beyond its share of the value: 80 for each part of the code."""
+
 PORTS = {"redis": 6379, "etcd": 2379, "cassandra": 9042}
 ROUND_KEYSPACE = "bench"
 PATTERNS = {
@@ -299,8 +302,9 @@ def value_bytes_of(round: ScenarioRound) -> int:
     own, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
     size = own.block_max if algorithm.fragmented else own.object_size
     coded = algorithm.dap == "ec" or is_mixed(round.protocol)
-    elements = own.delta + 1 if own.published and coded else 1
-    return max(size, elements * size // own.k)
+    if not (own.published and coded):
+        return size
+    return max(size, (own.delta + 1) * (size // own.k + CODE_BYTES_MAX))
 
 
 def cluster_file_of(round: ScenarioRound) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from experiments.rounds.ares_protocols import (
     is_mixed,
     published_algorithm,
 )
-from experiments.rounds.correctness import NOT_JUDGED, History, value_of
+from experiments.rounds.correctness import NOT_JUDGED, History, content, value_of
 from experiments.rounds.load_work import make_load, prepare_load
 from experiments.rounds.scenario import Parameters
 
@@ -302,7 +302,7 @@ class RoundWorker:
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # the log has the error
             if writes:
-                await register.write(chance.randbytes(self._size(register)))
+                await register.write(content(chance, self._size(register)))
             else:
                 await register.read()
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from random import Random
 
 import pytest
 
 from ares.model.errors import AresError, ObjectNotFound
 from ares.testing.verify.history import load
-from experiments.rounds.correctness import HISTORY, History, checked, first_value, value_of
+from experiments.rounds.correctness import HISTORY, History, checked, content, first_value, value_of
 from experiments.rounds.round_worker import WitnessedRegister
 
 
@@ -50,6 +51,15 @@ def test_what_clients_saw_is_judged(tmp_path, reads, wrong):
     assert verdict_of(tmp_path) == ("linearizable" if wrong is None else "NOT LINEARIZABLE")
     assert len(load((tmp_path / HISTORY).read_bytes(), "it")) == len(reads) + 2
     assert checked(tmp_path) == found, "it may be judged again"
+
+
+def test_a_value_of_256_mib_is_made_in_pieces_and_the_first_value_is_the_creators():
+    """A call of `randbytes` for so many bytes raises OverflowError."""
+    asked = []
+    made = type("Chance", (), {"randbytes": lambda _, size: asked.append(size) or b"v"})()
+    assert content(made, 2**28 + 1) == b"vvvvv"
+    assert asked == [2**26] * 4 + [1]
+    assert content(Random("3 1"), 8) == first_value(3, 1, 8) == Random("3 1").randbytes(8)
 
 
 def test_a_write_without_an_answer_may_have_taken_place_or_not(tmp_path):

@@ -265,7 +265,7 @@ def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
         (
             "ARES_EC",
             {"published": "ares", "writers": 3, "object_size": 600 * 2**20},
-            "a server sends its whole List, 4 elements of 1258291200 bytes in all",
+            "a server sends its whole List, 4 elements of 1262485504 bytes in all",
         ),
     ],
 )
@@ -294,8 +294,8 @@ def test_the_cluster_of_a_round_as_published_is_for_it_alone(tmp_path):
         ("ARES_EC", {"object_size": 256 * 2**20}, None),
         ("ARES_EC", {"object_size": 512 * 2**20}, 512),
         ("COARES_EC_F", {"object_size": 512 * 2**20}, None),
-        ("ARES_EC", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, 400),
-        ("ARES_MIXED", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, 400),
+        ("ARES_EC", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, 404),
+        ("ARES_MIXED", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, 404),
         ("ARES_ABD", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, None),
         ("ETCD", {"object_size": 512 * 2**20}, None),
     ],
