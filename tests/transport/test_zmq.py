@@ -17,7 +17,7 @@ from ares.model.identity import VALUE_BYTES_DEFAULT, CallId, ServerId
 from ares.model.messages import AnyMessage, DataReply, Element
 from ares.model.tag import TAG_ZERO
 from ares.model.units import MIB
-from ares.net.libzmq import ZmqListener
+from ares.net.libzmq import VIEWED_BYTES_MIN, ZmqListener, contents
 
 from .wires import S0, WAIT_S_MAX, WireClient, WireServer, ZmqWire, acknowledge, get_tag, until
 
@@ -55,6 +55,13 @@ async def hung_up(reader: asyncio.StreamReader) -> bool:
     except ConnectionError:
         pass
     return True
+
+
+def test_only_large_parts_stay_in_libzmq_s_memory() -> None:
+    sizes = (2 * VIEWED_BYTES_MIN, VIEWED_BYTES_MIN, VIEWED_BYTES_MIN - 1)
+    found = contents([zmq.Frame(bytes(size)) for size in sizes])
+    assert [type(frame) for frame in found] == [bytes, memoryview, bytes]
+    assert [len(frame) for frame in found] == list(sizes)
 
 
 async def test_strangers_on_the_port_disturb_no_client(zmq_wire: ZmqWire) -> None:
