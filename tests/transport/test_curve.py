@@ -327,6 +327,21 @@ def test_nothing_is_taken_that_is_not_sealed(sent: bytes) -> None:
         feed(server.incoming, sent)
 
 
+def test_a_large_part_is_not_copied_and_a_large_header_is_bytes() -> None:
+    client, server = met()
+    sent = [bytes(2 * SCRATCH_BYTES), b"small", b"p" * 2 * SCRATCH_BYTES]
+    side, sealed, messages = server.incoming, client.seal(sent), []
+    while sealed:
+        count = min(len(sealed), len(side.room()))
+        side.room()[:count] = sealed[:count]
+        messages += side.filled(count)
+        sealed = sealed[count:]
+    [found] = messages
+    assert found == sent
+    assert [type(frame) for frame in found] == [bytes, bytes, memoryview]
+    assert memoryview(found[2]).readonly
+
+
 def test_a_large_frame_that_was_changed_is_not_taken() -> None:
     client, server = met()
     sealed = bytearray(client.seal([bytes(3 * SCRATCH_BYTES)]))

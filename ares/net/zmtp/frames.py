@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, cast
 
 from ares.model.codec import (
     FRAMES_MAX,
@@ -483,7 +483,9 @@ class FrameParser:
             flags, start = self.cipher.open(large.view, 0, len(large.view))
             if flags & COMMAND_FLAG:
                 raise NotZmtp(f"a command of {len(large.view)} bytes")
-            self._more, frame = bool(flags & MORE_FLAG), bytes(large.view[start:])
+            self._more = bool(flags & MORE_FLAG)
+            opened = memoryview(large.bytes())[start:]  # a part is not copied, a header is bytes
+            frame = cast(Frame, opened) if self._frames else bytes(opened)
         self._keep(frame, messages)
 
     def _keep(self, frame: Frame, messages: list[list[Frame]]) -> None:
