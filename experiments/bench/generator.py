@@ -8,7 +8,6 @@ follows until standard input ends. All are JSON, a line each.
 import gc
 import math
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,10 +29,10 @@ from experiments.bench.closed_loop import (
 from experiments.bench.patterns import pattern_maker
 from experiments.bench.store_clients import AresStore, EtcdStore, RedisStore, Store, StoreClients
 from experiments.bench.values import PRELOADER, BegunWrites, Values
+from experiments.bench.worker_process import WORKER_IS_READY, answer, received, send_line
 from experiments.bench.workload import Workload
 from experiments.histogram import bucket
 
-GENERATOR_READY = b"READY"
 SLOT_S = 0.001
 """Slots of the machine's monotonic clock in which completions are counted."""
 
@@ -135,8 +134,9 @@ async def work(plan: GeneratorPlan) -> GeneratorOutcome:
     clients = await connected(plan.store, plan.count)
     try:
         keys = () if plan.preload else _keys(plan.workload.value_bytes, plan.workload.keys)
-        send_line(GENERATOR_READY)
-        window = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkWindow)
+        send_line(WORKER_IS_READY)
+        window = received(WorkWindow)
+        assert window is not None, "the starting process ended"
         return await _through(clients, plan, keys, window)
     finally:
         await clients.close()
@@ -221,22 +221,12 @@ def _outcome(record: Record, window: WorkWindow, missed: int, *, is_open: bool) 
     )
 
 
-def send_line(line: bytes) -> None:
-    """Send a whole line to the starting process.
-
-    If Python does not buffer standard output, a write may take only a part.
-    """
-    with open(sys.stdout.fileno(), "wb", closefd=False) as out:
-        out.write(line + b"\n")
-
-
 def main() -> None:
     assert time.get_clock_info("perf_counter").implementation == "clock_gettime(CLOCK_MONOTONIC)", (
         "processes share no clock here"
     )
-    while line := sys.stdin.buffer.readline():
-        outcome = run(work(msgspec.json.decode(line, type=GeneratorPlan)))
-        send_line(msgspec.json.encode(outcome))
+    while (plan := received(GeneratorPlan)) is not None:
+        answer(run(work(plan)))
 
 
 if __name__ == "__main__":

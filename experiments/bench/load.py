@@ -4,7 +4,6 @@ The module collects their results.
 """
 
 import contextlib
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,18 +13,16 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ares.platform.interpreter import python
-from experiments import ENVIRONMENT
 from experiments.bench.generator import (
-    GENERATOR_READY,
     SLOT_S,
     GeneratorOutcome,
     GeneratorPlan,
     WorkWindow,
 )
 from experiments.bench.store_clients import Store
-from experiments.bench.store_processes import BenchError, busy_s, cpu_of, peak_bytes
+from experiments.bench.store_processes import busy_s, cpu_of, peak_bytes
 from experiments.bench.values import PRELOADER, BegunWrites
+from experiments.bench.worker_process import GeneratorFailed, WorkerProcess, workers
 from experiments.bench.workload import Workload
 from experiments.histogram import within_s
 
@@ -33,10 +30,6 @@ PRELOAD_CLIENTS, PRELOAD_CLIENTS_LARGE = 100, 4
 PAUSES_KEPT = 200
 CURVE_S = 0.1
 _HEAD_START_S = 0.05
-
-
-class GeneratorFailed(BenchError):
-    """A generator ended or sent an unexpected line; its messages are on standard error."""
 
 
 class MeasuredWorkload(Struct):
@@ -126,7 +119,7 @@ class Generators:
     Writers are numbered through all runs, so that a value names its run.
     """
 
-    def __init__(self, processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+    def __init__(self, processes: Sequence[WorkerProcess]) -> None:
         self._processes = processes
         self._next_writer = PRELOADER + 1
         self._begun = BegunWrites()
@@ -222,22 +215,16 @@ class Generators:
 
     def _send_plans(self, plans: Sequence[GeneratorPlan]) -> None:
         for process, plan in zip(self._processes, plans, strict=False):
-            _send(process, plan)
+            process.send(plan)
         for process in self._processes[: len(plans)]:
-            assert process.stdout is not None
-            if process.stdout.readline().strip() != GENERATOR_READY:
-                raise GeneratorFailed("a generator could not connect")
+            process.await_ready()
 
     def _send(self, count: int, window: WorkWindow) -> None:
         for process in self._processes[:count]:
-            _send(process, window)
+            process.send(window)
 
-    def _outcome(self, process: "subprocess.Popen[bytes]") -> GeneratorOutcome:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise GeneratorFailed("a generator ended in the middle of its work")
-        outcome = msgspec.json.decode(line, type=GeneratorOutcome)
+    def _outcome(self, process: WorkerProcess) -> GeneratorOutcome:
+        outcome = process.receive(GeneratorOutcome)
         self._begun.add(outcome.begun)
         return outcome
 
@@ -288,24 +275,8 @@ def _ended(window: WorkWindow, outcomes: Sequence[GeneratorOutcome]) -> WorkWind
     return WorkWindow(window.begin_s, min(window.end_s, (last + 1) * SLOT_S))
 
 
-def _send(process: "subprocess.Popen[bytes]", message: GeneratorPlan | WorkWindow) -> None:
-    assert process.stdin is not None
-    process.stdin.write(msgspec.json.encode(message) + b"\n")
-    process.stdin.flush()
-
-
 @contextlib.contextmanager
 def generators(count: int) -> Iterator[Generators]:
     """Run `count` generators, stopped at the end."""
-    command = python("-m", "experiments.bench.generator")
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT)
-        for _ in range(count)
-    ]
-    try:
+    with workers(*["experiments.bench.generator"] * count) as processes:
         yield Generators(processes)
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.communicate()

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-import msgspec
 from msgspec import Struct, structs
 
 from ares.client.connect import connect
@@ -28,10 +27,11 @@ from ares.model.errors import AresError
 from ares.platform.loop import run
 from ares.registers.operations import read, write
 from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
-from experiments.bench.generator import GENERATOR_READY, Preload, send_line
+from experiments.bench.generator import Preload
 from experiments.bench.patterns import Even
 from experiments.bench.store_clients import PAUSE_AFTER_TROUBLE_S
 from experiments.bench.values import PRELOADER, BegunWrites, Values
+from experiments.bench.worker_process import WORKER_IS_READY, answer, received, send_line
 from experiments.bench.workload import Workload
 
 FILLING_CLIENTS, FILLING_BYTES = 100, 4 * 2**20
@@ -215,7 +215,7 @@ async def work(plan: MovingPlan) -> MovingOutcome:
         domain, _ = await manager.create_domain(plan.domain, plan.source.configuration())
         store = WatchedStore(domain)
         await _fill(store, workload, values, record)
-        send_line(GENERATOR_READY)
+        send_line(WORKER_IS_READY)
         await asyncio.to_thread(sys.stdin.buffer.readline)
         stop = asyncio.Event()
         clients = MovingClients(
@@ -259,8 +259,6 @@ def _wrong(record: Record, begun: BegunWrites) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    send_line(
-        msgspec.json.encode(
-            run(work(msgspec.json.decode(sys.stdin.buffer.readline(), type=MovingPlan)))
-        )
-    )
+    plan = received(MovingPlan)
+    assert plan is not None
+    answer(run(work(plan)))

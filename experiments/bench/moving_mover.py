@@ -7,15 +7,14 @@ the domain at the next line and prints :class:`MoveRecord`. All are JSON, a line
 import sys
 import time
 
-import msgspec
 from msgspec import Struct, structs
 
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
 from ares.platform.loop import run
 from ares.reconfig.mover import Progress
-from experiments.bench.generator import GENERATOR_READY, send_line
 from experiments.bench.moving_load import DomainShape
+from experiments.bench.worker_process import WORKER_IS_READY, answer, received, send_line
 
 
 class Move(Struct, frozen=True):
@@ -59,7 +58,7 @@ async def move(plan: Move) -> MoveRecord:
     ) as manager:
         domain = await manager.domain(plan.domain)
         await domain.current()
-        send_line(GENERATOR_READY)
+        send_line(WORKER_IS_READY)
         sys.stdin.buffer.readline()
         stages: dict[str, float] = {}
 
@@ -78,6 +77,6 @@ async def move(plan: Move) -> MoveRecord:
 
 
 if __name__ == "__main__":
-    send_line(
-        msgspec.json.encode(run(move(msgspec.json.decode(sys.stdin.buffer.readline(), type=Move))))
-    )
+    plan = received(Move)
+    assert plan is not None
+    answer(run(move(plan)))

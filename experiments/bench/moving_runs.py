@@ -2,22 +2,17 @@
 
 import contextlib
 import os
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct
 
-from ares.platform.interpreter import python
 from ares.reconfig.throttle import OBJECT_BYTES_MIN
-from experiments import ENVIRONMENT
-from experiments.bench.generator import GENERATOR_READY
 from experiments.bench.moving_load import DomainShape, MovingOutcome, MovingPlan
 from experiments.bench.moving_mover import Move, MoveRecord
-from experiments.bench.store_processes import BenchError, busy_s, cpu_of
+from experiments.bench.store_processes import busy_s, cpu_of
+from experiments.bench.worker_process import WorkerProcess, workers
 from experiments.bench.workload import Workload
 from experiments.local_cluster import local_cluster
 
@@ -26,8 +21,6 @@ OLD, NEW = (
     tuple(f"s{number}" for number in range(MOVING_SERVERS)),
     tuple(f"s{number}" for number in range(MOVING_SERVERS, 2 * MOVING_SERVERS)),
 )
-
-Answer = TypeVar("Answer")
 
 
 class MoveCase(Struct, frozen=True):
@@ -79,40 +72,6 @@ def cluster() -> Iterator[Path]:
         yield file
 
 
-@contextlib.contextmanager
-def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start a process that begins at the next line; kill it at the end if still running."""
-    command = python("-m", f"experiments.bench.{module}")
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
-    )
-    try:
-        _send_line(process, msgspec.json.encode(plan))
-        assert process.stdout is not None
-        if process.stdout.readline().strip() != GENERATOR_READY:
-            raise BenchError(f"{module} did not get ready; its output is on standard error")
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _send_line(process: "subprocess.Popen[bytes]", line: bytes) -> None:
-    assert process.stdin is not None
-    process.stdin.write(line + b"\n")
-    process.stdin.flush()
-
-
-def _answer(process: "subprocess.Popen[bytes]", type: type[Answer]) -> Answer:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise BenchError(
-            "a process ended in the middle of its work; its output is on standard error"
-        )
-    return msgspec.json.decode(line, type=type)
-
-
 def under_load(
     file: Path,
     case: MoveCase,
@@ -128,14 +87,14 @@ def under_load(
     bytes_per_s = objects_per_s and objects_per_s * OBJECT_BYTES_MIN
     with _prepared(file, case, workload, load.per_s, bytes_per_s=bytes_per_s) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
-        _send_line(clients, b"begin")
+        clients.send()
         time.sleep(quiet_s / 4)
         before_s, used = time.perf_counter(), _used(pids)
         time.sleep(quiet_s)
         quiet_cpu = _shares(used, _used(pids), time.perf_counter() - before_s)
         used, busy = _used(pids), busy_s()
-        _send_line(mover, b"begin")
-        moved = _answer(mover, MoveRecord)
+        mover.send()
+        moved = mover.receive(MoveRecord)
         cpu, busy = _shares(used, _used(pids), moved.seconds), busy_s() - busy
         others_cpu = max(0.0, busy / moved.seconds - sum(cpu.values()))
         cpu["mover"] = moved.cpu_s / moved.seconds
@@ -143,8 +102,8 @@ def under_load(
         after_s = time.perf_counter()
         time.sleep(quiet_s)
         end_s = time.perf_counter()
-        _send_line(clients, b"end")
-        outcome = _answer(clients, MovingOutcome)
+        clients.send()
+        outcome = clients.receive(MovingOutcome)
     return MoveRun(
         case.name,
         load.name,
@@ -164,8 +123,8 @@ def alone(
     with _prepared(file, case, Workload(1, value_bytes, objects), None, batch) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
         used = _used(pids)
-        _send_line(mover, b"begin")
-        moved = _answer(mover, MoveRecord)
+        mover.send()
+        moved = mover.receive(MoveRecord)
         cpu = _shares(used, _used(pids), moved.seconds)
         cpu["mover"] = moved.cpu_s / moved.seconds
     return moved, cpu
@@ -179,14 +138,19 @@ def _prepared(
     per_s: float | None,
     batch: bool = True,
     bytes_per_s: float | None = None,
-) -> Iterator[tuple[Any, Any]]:
+) -> Iterator[tuple[WorkerProcess, WorkerProcess]]:
     """Start the process of the clients of a new, filled domain, and the mover, both ready."""
     name = f"moving-{os.urandom(8).hex()}"
     plan, move = (
         MovingPlan(str(file), name, case.source, workload, per_s),
         Move(str(file), name, case.target, batch, bytes_per_s),
     )
-    with _started("moving_load", plan) as clients, _started("moving_mover", move) as mover:
+    package = "experiments.bench"
+    with workers(f"{package}.moving_load", f"{package}.moving_mover") as (clients, mover):
+        clients.send(plan)
+        clients.await_ready()
+        mover.send(move)
+        mover.await_ready()
         yield clients, mover
 
 

@@ -13,10 +13,10 @@ import msgspec
 
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
+from experiments.bench.worker_process import WORKER_IS_READY
 from experiments.sites.fog_network import FogNetwork
 from experiments.sites.orders import Answer, Order, WorkerOpening
 from experiments.sites.site_store import Deployment, OperationFailed
-from experiments.sites.user_worker import WORKER_READY
 
 USERS_CONNECT_S = 60.0
 _LINE_MAX = 1 << 27
@@ -66,7 +66,10 @@ class User:
 
     async def connected(self, opening: WorkerOpening, limit_s: float) -> None:
         """Wait until the client is connected. Raises OperationFailed."""
-        if await self._line(limit_s, msgspec.json.encode(opening) + b"\n") != WORKER_READY:
+        if (
+            await self._line(limit_s, msgspec.json.encode(opening) + b"\n")
+            != WORKER_IS_READY + b"\n"
+        ):
             raise OperationFailed(f"the client at {self.site} does not say that it is ready")
 
     async def close(self) -> None:

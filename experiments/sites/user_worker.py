@@ -7,14 +7,12 @@ ends.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Iterator
 from itertools import cycle
 
-import msgspec
-
 from ares.platform.loop import run
+from experiments.bench.worker_process import WORKER_IS_READY, answer, received, send_line
 from experiments.sites.orders import (
     Answer,
     FinishedOperation,
@@ -27,7 +25,6 @@ from experiments.sites.orders import (
 from experiments.sites.site_store import OperationFailed, SiteClient
 from experiments.sites.store_table import SITE_STORES, module_of
 
-WORKER_READY = b"READY\n"
 _WHY_MAX = 300
 
 
@@ -105,21 +102,14 @@ def _value(operation: Operation) -> bytes:
 
 
 async def _serve() -> None:
-    lines = sys.stdin.buffer
-    opening = msgspec.json.decode(await asyncio.to_thread(lines.readline), type=WorkerOpening)
+    opening = await asyncio.to_thread(received, WorkerOpening)
+    assert opening is not None
     client = await module_of(SITE_STORES[opening.store]).connect(opening.parameters, opening.site)
     worker = UserWorker(client)
-    _write_line(WORKER_READY)
-    while line := await asyncio.to_thread(lines.readline):
-        _write_line(
-            msgspec.json.encode(await worker.obey(msgspec.json.decode(line, type=Order))) + b"\n"
-        )
+    send_line(WORKER_IS_READY)
+    while (order := await asyncio.to_thread(received, Order)) is not None:
+        answer(await worker.obey(order))
     await client.close()
-
-
-def _write_line(line: bytes) -> None:
-    sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@ The process lasts as long as its standard input.
 """
 
 import asyncio
-import sys
 
-import msgspec
 from msgspec import Struct
 
+from experiments.bench.worker_process import answer, received
 from experiments.relay import LinkDirection, Relay, precisely
 
 
@@ -80,12 +79,11 @@ class Links:
 
 async def _serve() -> None:
     links = Links()
-    while line := await asyncio.to_thread(sys.stdin.buffer.readline):
+    while (request := await asyncio.to_thread(received, RelayRequest)) is not None:
         try:
-            reply = await links.answer(msgspec.json.decode(line, type=RelayRequest))
+            answer(await links.answer(request))
         except (OSError, ValueError) as error:
-            reply = RelayReply(error=str(error))
-        print(msgspec.json.encode(reply).decode(), flush=True)
+            answer(RelayReply(error=str(error)))
     await links.close()
 
 
