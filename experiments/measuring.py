@@ -1,6 +1,5 @@
 """Series of measurements within a run, and their table: medians, spread, goals met and missed."""
 
-import mmap
 import statistics
 import time
 from collections.abc import Awaitable, Sequence
@@ -16,16 +15,6 @@ async def timed(work: Awaitable[Result]) -> tuple[float, Result]:
     begin = time.perf_counter()
     result = await work
     return time.perf_counter() - begin, result
-
-
-def warm_memory(size: int) -> None:
-    """Make the kernel hand out `size` bytes of memory, and return them.
-
-    A virtual machine gets memory from the host page by page at the first touch, and returns memory
-    that has been free for some seconds. This costs more than all measured work, and the cost would
-    fall on the side of a ratio that comes first.
-    """
-    mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
 
 
 def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:

@@ -5,16 +5,14 @@ A majority syncs every write before the acknowledgement, and reads are lineariza
 
 import contextlib
 import importlib.util
-import json
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from experiments.bench.ansible_roles import described, lacking, started
+from experiments.bench.etcd_leader import leader
 from experiments.bench.peers import PEER_SERVERS, Durability, RunningStore
 from experiments.bench.store_clients import EtcdStore
 from experiments.bench.store_processes import await_that, free_ports
@@ -97,25 +95,3 @@ def _given(directory: Path, client: int, peer: int, cluster: str) -> dict[str, A
         "request_bytes_max": ETCD_REQUEST_BYTES_MAX,
     }
     return {f"etcd_{name}": value for name, value in given.items()}
-
-
-def leader(addresses: Sequence[str]) -> int | None:
-    """Return the position in ``addresses`` of the leader on which all members agree, or `None`."""
-    statuses = [_status(address) for address in addresses]
-    leaders = {status.get("leader") for status in statuses}
-    if len(leaders) != 1 or leaders <= {None, "0"}:
-        return None
-    (leader,) = leaders
-    return [status["header"]["member_id"] for status in statuses].index(leader)
-
-
-def _status(address: str) -> dict[str, Any]:
-    """Return a member's status from the JSON gateway; empty without an answer."""
-    request = urllib.request.Request(f"http://{address}/v3/maintenance/status", data=b"{}")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=1.0) as answer:
-            status: dict[str, Any] = json.load(answer)
-            return status
-    except (OSError, urllib.error.URLError):
-        return {}
