@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 from msgspec import Struct
 
-from ares.cli.domain_commands import AllowNoFaults, DomainExists, described, wished_configuration
+from ares.cli.domains.configuration_options import AllowNoFaults, described, wished_configuration
+from ares.cli.domains.domain_commands import DomainExists
 from ares.cli.local_files import (
     STANDARD_STREAM,
     naming,

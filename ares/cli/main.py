@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import typer
 
 from ares.cli import (
-    domain_commands,
     history_command,
     keys_commands,
     log_commands,
@@ -29,6 +28,7 @@ from ares.cli import (
     upkeep_commands,
 )
 from ares.cli.demo import demo_command
+from ares.cli.domains import domain_commands, reconfig_commands
 from ares.cli.files import file_commands
 from ares.cli.help_page import WIDTH_MAX, GroupPage
 from ares.cli.local import init_command, process_commands, up_commands
@@ -143,9 +143,13 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         ),
         "domain follow": (domain_commands.follow, "photos", ALL_OPTIONS),
         "domain ls": (domain_commands.ls, "", ALL_OPTIONS),
-        "domain move": (domain_commands.move, "photos --site rennes", _NO_SITE),
+        "domain move": (reconfig_commands.move, "photos --site rennes", _NO_SITE),
         "domain mirror": (domain_commands.mirror, "photos --site nantes", _NO_SITE),
-        "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL_OPTIONS),
+        "reconfig": (
+            reconfig_commands.reconfig,
+            "--dap ec --k 2 --servers s1,s2,s3,s4",
+            ALL_OPTIONS,
+        ),
         "keys new": (keys_commands.new, "backup --role read", _KEYS_OPTIONS),
         "keys list": (keys_commands.list_, "", _KEYS_OPTIONS),
         "keys revoke": (keys_commands.revoke, "backup", _KEYS_OPTIONS),

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.autopilot.judge import Replace, Roster, Stuck, judge
-from ares.cli.domain_commands import followed
+from ares.cli.domains.domain_commands import followed
 from ares.cluster.new_cluster import InitPlan, _text
 from ares.cluster.settings import Settings
 from ares.cluster.sites import CodeChoice, at_site, labels_of, remote_servers, site_of, sites_of

@@ -1,0 +1,1 @@
+"""Commands about domains and their configurations."""
