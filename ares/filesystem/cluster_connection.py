@@ -19,15 +19,15 @@ from ares.platform.environment import CLUSTER_VARIABLE
 _left_open: list[Manager] = []
 """Connections of event loops that ended first.
 
-If they were collected, ZeroMQ would wait for ever for sockets collected with them.
+The list keeps them from garbage collection: ZeroMQ would wait for ever for their sockets.
 """
 
 
 class ClusterConnection:
     """The connection to a cluster.
 
-    ``domain``: the domain of the files; None: each file is a domain of its own. ``create``: make
-    that domain if it is missing.
+    ``domain``: the domain of the files; None: each file is a domain of its own. ``create``: make a
+    missing ``domain``.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ClusterConnection:
         self._pid = 0
 
     async def file(self, name: str) -> File:
-        """Return the file, atomic if it is made here. Raises :class:`DomainNotFound`."""
+        """Return the file, atomic if made by this client. Raises :class:`DomainNotFound`."""
         if self._domain is None:
             return (await self._connected()).file(name, atomic=True)
         return ObjectStore.file(await self._store(self._domain), name, atomic=True)

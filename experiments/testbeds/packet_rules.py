@@ -1,4 +1,4 @@
-"""Rules and counters of packets in a network namespace, its addresses, and processes that stay."""
+"""Rules and counters of packets in a network namespace, the addresses, and lasting processes."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ def restore(namespace: str, rules: str) -> None:
 
 
 def counted(namespace: str) -> list[int]:
-    """Return the bytes of each rule of POSTROUTING that only counts, in order."""
+    """Return the bytes of each counting rule of POSTROUTING, in order."""
     command = (*namespaces.inside(namespace), "iptables-legacy-save", "--counters")
     shown = namespaces.run(*command, "--table", "mangle")
     return [

@@ -60,7 +60,7 @@ def test_values_too_small_to_tell_their_writer_are_refused():
 
 
 class Shelf:
-    """A store in this process; with ``wrong``, it returns the last written value of any key."""
+    """A store in this process; with ``wrong``, a read returns the last written value of any key."""
 
     def __init__(self, wrong: bool, values: Values, workload: Workload) -> None:
         self._wrong = wrong
@@ -186,7 +186,7 @@ def test_the_longest_pause_is_found_where_nothing_is_done():
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps the sent data."""
+    """A transport with a memory of the sent data."""
 
     def __init__(self) -> None:
         super().__init__()

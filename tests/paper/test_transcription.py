@@ -52,7 +52,7 @@ ALL_ON = Ares2Switches()
 
 
 def joined(world, switches=ALL_ON):
-    """Return a client of the world, and its state by ARES II, or by ARES without switches."""
+    """Return a client of the world with its state, by ARES II, or by ARES without switches."""
     client = world.client()
     if switches is None:
         return client, AresClient(client.id, world.initial)
@@ -164,7 +164,7 @@ def test_alg_3_lines_13_to_20_k_lists_and_no_bottom_make_a_value():
 
 @pytest.mark.parametrize("shape", [C0, EC_0], ids=["abd", "ec"])
 def test_alg_4_lines_10_to_12_come_with_the_piggyback(shape):
-    """A reader without it never goes back to read-config, and reads in the old configuration."""
+    """A reader without piggyback never repeats read-config, and reads the old configuration."""
     for switches in (None, Ares2Switches(piggyback=False, gc=False)):
         world = ProtocolWorld(shape, range(7))
         (mover, moving), (client, state) = joined(world, switches), joined(world, switches)
@@ -184,7 +184,7 @@ def test_alg_4_lines_10_to_12_come_with_the_piggyback(shape):
 
 
 def test_alg_3_line_15_without_a_tag_in_k_lists_get_data_fails():
-    """The paper leaves out the other case: more than delta writers bring it about."""
+    """The paper leaves out the case of more than delta writers."""
     world = ProtocolWorld(EC_0, range(4))
     for number in range(4):
         for at in (number, number + 4):

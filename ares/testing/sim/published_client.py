@@ -1,4 +1,4 @@
-"""A simulated client that runs the algorithms as published (ares/testing/published)."""
+"""A simulated client of the algorithms as published (ares/testing/published)."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ def switches_as_published(seed: int, switches: Switches) -> Ares2Switches:
 
 
 class SimPublishedClient(SimClient):
-    """A client as published; it has no compiled core and no cache.
+    """A client as published, without compiled core and cache.
 
-    ARES II runs with rule R1, without which it loses writes. By the seed of the plan, either all
-    clients piggyback, and those whose plan says so collect; or no client collects, and those whose
-    plan says so piggyback. A reconfiguration moves all keys of the plan.
+    ARES II runs with rule R1, without which it loses writes. The seed of the plan selects a
+    variant: all clients piggyback, and some collect by their plans; or no client collects, and some
+    piggyback by their plans. A reconfiguration moves all keys of the plan.
     """
 
     def _see_with(self, view: View) -> None:
