@@ -119,6 +119,11 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
     own = round.parameters
     if (why := why_untranscribed(round.protocol, own.published, own.switches)) is not None:
         return f"published = {own.published!r}: {why}"
+    if own.pending and not own.published:
+        return (
+            "a reconfigurer of today's ares finishes each move that it finds: pending moves need "
+            "an algorithm as published"
+        )
     if round.parameters.rate_mbit and testbed != "local":
         return f"testbed {testbed} limits no rate: testbed local does"
     if testbed == "processes" and round.parameters.placement:

@@ -434,8 +434,17 @@ class RoundWorker:
             except AresError as error:
                 refusals.write("reconfigure", began_s, time.perf_counter(), 0, str(error))
                 continue
+            turn = turn_of(number, client, parameters.reconfigurers)
             with suppress(AresError):  # the log has the error
-                await move(wished)
+                if turn < parameters.pending:
+                    await objects.begin_move(wished, MOVE_TIMEOUT_S)
+                else:
+                    await move(wished)
+
+
+def turn_of(number: int, client: int, reconfigurers: int) -> int:
+    """Return the number of a move among the moves of reconfigurers in turn."""
+    return number * reconfigurers + client % reconfigurers
 
 
 def dap_of_turn(number: int, client: int, reconfigurers: int) -> Algorithm:
@@ -444,8 +453,7 @@ def dap_of_turn(number: int, client: int, reconfigurers: int) -> Algorithm:
     The primitives alternate from move to move, whichever reconfigurer moves, and begin with the
     erasure code.
     """
-    turn = number * reconfigurers + client % reconfigurers
-    return "ec" if turn % 2 == 0 else "abd"
+    return "ec" if turn_of(number, client, reconfigurers) % 2 == 0 else "abd"
 
 
 def main() -> None:

@@ -177,7 +177,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``published`` names the algorithm as published that runs in place of today's ares: "ares" (of
     2022), "ares2" with the switches piggyback, gc and batch, or "abd". Its delta is the number of
-    writers.
+    writers. The first ``pending`` moves of its reconfigurers end between put-config and transfer.
     """
 
     servers: int = 5
@@ -210,6 +210,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: float = 30.0
     load_policy: Literal["fixedsize", "growing"] = "fixedsize"
     published: str = ""
+    pending: int = 0
 
     @property
     def delta(self) -> int:
@@ -254,7 +255,7 @@ SWITCHES = Parameters().switches
 _RANGES: dict[str, tuple[float, float]] = {
     "servers": (1, TESTBED_HOSTS_MAX),
     **dict.fromkeys(("writers", "readers"), (1, 10_000)),
-    **dict.fromkeys(("reconfigurers", "reconfigurations", "crashes"), (0, 10_000)),
+    **dict.fromkeys(("reconfigurers", "reconfigurations", "crashes", "pending"), (0, 10_000)),
     **dict.fromkeys(("object_size", "block_min", "block_max"), (1, 1 << 32)),
     "operations": (1, 1_000_000_000),
     **dict.fromkeys(

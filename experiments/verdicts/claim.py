@@ -187,6 +187,8 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         ]
         each = self.each or ("",)
         beside = each + self.also if self.transcription else self.also
+        if self.where.get("pending"):  # today's ares finishes each move that it finds
+            beside = ()
         kinds = ((self.transcription, each), ("", beside))
         for number, (transcription, algorithms) in enumerate(kinds):
             for algorithm in algorithms:

@@ -1,16 +1,19 @@
 """Rounds of the algorithms as published: their names in results, their answers, and their loads."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from ares.results.database import opened
 from ares.results.summary import summarise
+from experiments.bench.store_clients import AresStore
 from experiments.rounds import engine
 from experiments.rounds.correctness import WRONG, History, checked, first_value, value_of
 from experiments.rounds.engine import _OneRound
 from experiments.rounds.layout import Layout
 from experiments.rounds.round_testbeds import RoundTestbed
+from experiments.rounds.round_worker import RoundWorker, WorkerTask
 from experiments.rounds.scenario import Parameters, ScenarioRound
 from experiments.verdicts.rows import read_rows
 from tests.results.operation_logs import imported, write
@@ -77,3 +80,46 @@ def test_the_engine_tells_a_lost_write_beside_the_time(tmp_path, monkeypatch):
     rounds = [ScenarioRound("steps", "ARES_EC", Parameters(), {}, 1)]
     assert engine.Engine(tmp_path, 1, told.append).run(rounds, resume=False) == []
     assert f" s, {note}; about 0 min left" in told[0]
+
+
+async def test_reconfigurers_in_turn_leave_the_first_moves_pending(tmp_path, monkeypatch):
+    """Of six moves by two reconfigurers in turn the first three end after add-config."""
+    cluster = SimpleNamespace(servers={"s0": 1, "s1": 1, "s2": 1})
+
+    class Moves:
+        async def status(self):
+            return cluster
+
+        async def identified(self, wished):
+            return wished
+
+        async def begin_move(self, wished, timeout_s):
+            moves.append((client, "begun", wished.dap))
+
+        async def reconfigure(self, wished, keys, timeout_s):
+            moves.append((client, "done", wished.dap))
+
+        async def close(self):
+            pass
+
+    async def connected(self, client):
+        return Moves()
+
+    own = Parameters(
+        reconfigurers=2,
+        reconfigurations=3,
+        pending=3,
+        published="ares2",
+        reconfigure_every_s=0.0,
+        fresh_after_s=0.001,
+    )
+    for name in ("_manager", "_published"):
+        monkeypatch.setattr(RoundWorker, name, connected)
+    moves: list[tuple[int, str, str]] = []
+    for client in (4, 5):
+        task = WorkerTask(AresStore("f"), "ARES_MIXED", own, "reconfigure", (client,), 1, tmp_path)
+        await RoundWorker(task).run()
+    assert moves == [
+        *((4, "begun", "ec"), (4, "begun", "ec"), (4, "done", "ec")),
+        *((5, "begun", "abd"), (5, "done", "abd"), (5, "done", "abd")),
+    ]

@@ -258,6 +258,8 @@ def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
         ("ARES_ABD", {"published": "ares2", "switches": ("piggyback", "optimised")}, None),
         ("ABD", {"published": "ares2"}, None),
         ("ABD", {"published": "abd"}, None),
+        ("ARES_EC", {"published": "ares", "pending": 2}, None),
+        ("ARES_EC", {"pending": 2}, "a reconfigurer of today's ares finishes each move"),
         ("COARES_ABD_F", {"published": "ares2"}, "COARES_ABD_F is of files, which only today's"),
         ("COARES_EC", {"published": "ares"}, "COARES_EC is of coverable objects, which only"),
         ("ARES_EC", {"published": "abd"}, "plain ABD is protocol ABD, and not ARES_EC"),

@@ -31,7 +31,7 @@ PARTS = {"Phase1", "Phase2", "GetTag", "GetData", "PutData", "CommunicationLaten
 
 
 async def exchange(cli: Cli, algorithm: PublishedAlgorithm, directory: Path) -> None:
-    """Read, write and move small values, with a log and a trace."""
+    """Read, write and move small values, with a log and a trace; two moves are left pending."""
     tracing = structs.replace(cli.settings.tracing, exporter=f"file:{directory / 'spans'}")
     settings = structs.replace(cli.settings, tracing=tracing)
     objects = await connect_published(settings, algorithm, directory / "log")
@@ -47,17 +47,22 @@ async def exchange(cli: Cli, algorithm: PublishedAlgorithm, directory: Path) -> 
             with pytest.raises(BadInput, match="plain ABD has no reconfigurations"):
                 await objects.reconfigure(later, ["x"], 60.0)
         else:
+            for _ in range(2):
+                await objects.begin_move(later, 60.0)
             moved = await objects.reconfigure(later, ["x"], 60.0)
-            assert (moved.dap, moved.index > 0) == ("ec", True)
+            assert (moved.dap, moved.index % 3) == ("ec", 0)
         assert await objects.read("x") == b"a small value"
     finally:
         await objects.close()
     lines = [json.loads(line) for line in (directory / "log").read_text().splitlines()]
     assert [line["op"] for line in lines if line["outcome"] == "ok"] == [
         *("read", *("write", "read") * 2),
-        *(() if algorithm.name == "abd" else ("reconfigure",)),
+        *(() if algorithm.name == "abd" else ("add-config", "add-config", "reconfigure")),
         "read",
     ]
+    for line in lines:
+        if line["op"] == "reconfigure":
+            assert {*line["configurations"]} >= {moved.index - number for number in range(4)}
     assert lines[-1]["phase1_latency"] * lines[-1]["phase2_latency"] > 0
     names = (directory / "spans").read_text()
     spans = PARTS | ({"findMaxTagStar"} if algorithm.name == "abd" else STEPS)

@@ -102,6 +102,17 @@ class PublishedObjects:
 
         return await self._run(reconfig, f"reconfiguration of {DEFAULT_DOMAIN!r}", timeout_s)
 
+    async def begin_move(self, c: Configuration, timeout_s: float) -> None:
+        """Propose c as a reconfigurer that crashes between put-config and transfer (Alg. 5:8-9)."""
+        client = self._make(_new_id())
+        assert isinstance(client, AresClient)
+
+        def begun() -> Operation[None]:
+            yield from client.read_config()
+            yield from client.add_config(c)
+
+        await self._runner.run(begun(), f"add-config of {DEFAULT_DOMAIN!r}", timeout_s)
+
     async def close(self) -> None:
         """End all operations and close every connection."""
         await self._runner.close()
