@@ -13,8 +13,7 @@ import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct, structs
@@ -26,10 +25,10 @@ from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.platform.loop import run
 from ares.registers.operations import read, write
-from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
+from experiments.bench.closed_loop import Asked, ClosedLoop, LoopWork, Record
 from experiments.bench.generator import Preload
 from experiments.bench.patterns import Even
-from experiments.bench.store_clients import PAUSE_AFTER_TROUBLE_S
+from experiments.bench.store_clients import Coroutines
 from experiments.bench.values import PRELOADER, BegunWrites, Values
 from experiments.bench.worker_process import WORKER_IS_READY, answer, received, send_line
 from experiments.bench.workload import Workload
@@ -132,7 +131,7 @@ def _each_watched(
 
 
 class WatchedStore:
-    """Reads and writes of a domain, watched.
+    """Reads and writes of a domain; ``traces`` has the successful ones, in the order of their ends.
 
     Writes of the same key run sequentially, as in the library.
     """
@@ -140,71 +139,48 @@ class WatchedStore:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.traces: list[Trace] = []
 
-    async def ask(self, key: str, value: bytes | None, trace: Trace) -> bytes | None:
-        """Read ``key``, or write ``value``."""
-        name = checked_key(key)
-        if value is None:
-            found = await self._store.run(lambda view: watched(read(view, name), trace), "read")
-            return found.value if isinstance(found.value, bytes) else None
+    async def read(self, key: str) -> bytes | None:
+        name, trace = checked_key(key), Trace()
+        found = await self._store.run(lambda view: watched(read(view, name), trace), "read")
+        self.traces.append(trace)
+        return found.value if isinstance(found.value, bytes) else None
+
+    async def write(self, key: str, value: bytes) -> None:
+        name, trace = checked_key(key), Trace()
         async with self._turns[key]:
             await self._store.run(lambda view: watched(write(view, name, value), trace), "write")
-        return None
+        self.traces.append(trace)
 
 
-class MovingClients:
-    """The clients of the process, which work until ``stop`` is set."""
+class PacedLoop(ClosedLoop):
+    """A client until ``stop`` is set, with an operation every ``period_s`` if given.
 
-    def __init__(self, store: WatchedStore, stop: asyncio.Event, period_s: float | None) -> None:
-        self._store = store
-        self._stop = stop
-        self._period_s = period_s
-        self.operations: list[WatchedOperation] = []
+    If the client is busy at a due time, a caller would wait: such an operation counts from its due
+    time.
+    """
 
-    async def run(self, loops: Sequence[ClosedLoop | Preload]) -> None:
-        """Run a task for each loop."""
-        start_s = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            for number, loop in enumerate(loops):
-                group.create_task(self._through(loop, self._due(start_s, number / len(loops))))
+    def __init__(
+        self, writer: int, work: LoopWork, stop: asyncio.Event, first_s: float, period_s: float
+    ) -> None:
+        super().__init__(writer, work)
+        self._stop, self._next_s, self._period_s = stop, first_s, period_s
+        self._waited = True
 
-    def _due(self, start_s: float, phase: float) -> Iterator[float]:
-        period_s = self._period_s
-        return (
-            start_s + (step + phase) * period_s if period_s is not None else -math.inf
-            for step in count()
-        )
-
-    async def _through(self, loop: ClosedLoop | Preload, due: Iterator[float]) -> None:
-        """Run a client.
-
-        If the client is busy at a due time, a caller would wait: such an operation counts from its
-        due time.
-        """
-        for due_s in due:
-            waits_s = due_s - time.perf_counter()
-            if waits_s > 0:
-                await asyncio.sleep(waits_s)
-            if self._stop.is_set() or (asked := loop.ask()) is None:
-                return
-            trace = Trace()
-            began_s = due_s if -math.inf < waits_s <= 0 else time.perf_counter()
-            try:
-                value = await self._store.ask(*asked, trace)
-            except AresError as error:
-                loop.failed(f"{type(error).__name__}: {error}"[:300])
-                await asyncio.sleep(PAUSE_AFTER_TROUBLE_S)
-                continue
-            loop.answered(value)
-            self.operations.append(
-                WatchedOperation(
-                    began_s,
-                    time.perf_counter(),
-                    asked[1] is None,
-                    trace.rounds,
-                    len(trace.configurations),
-                )
-            )
+    def ask(self) -> Asked | float | None:  # type: ignore[override]
+        if self._stop.is_set():
+            return None
+        if not self._period_s:
+            return super().ask()
+        now_s = time.perf_counter()
+        if now_s < self._next_s:
+            self._waited = True
+            return self._next_s - now_s
+        self._due_s = now_s if self._waited else self._next_s
+        self._began_s, self._waited = now_s, False
+        self._next_s += self._period_s
+        return self._chosen()
 
 
 async def work(plan: MovingPlan) -> MovingOutcome:
@@ -217,22 +193,34 @@ async def work(plan: MovingPlan) -> MovingOutcome:
         await _fill(store, workload, values, record)
         send_line(WORKER_IS_READY)
         await asyncio.to_thread(sys.stdin.buffer.readline)
-        stop = asyncio.Event()
-        clients = MovingClients(
-            store, stop, None if plan.per_s is None else workload.clients / plan.per_s
-        )
-        keys = [workload.key(number) for number in range(workload.keys)]
-        writers = range(PRELOADER + 1, PRELOADER + 1 + workload.clients)
         pattern = Even(workload.read_share, random.Random(1), workload.keys)
+        keys = [workload.key(number) for number in range(workload.keys)]
         common = LoopWork(pattern, keys, values, record, end_s=math.inf)
-        loops = [ClosedLoop(writer, common) for writer in writers]
+        step_s = 1 / plan.per_s if plan.per_s else 0.0
+        stop, start_s = asyncio.Event(), time.perf_counter()
+        loops = [
+            PacedLoop(writer, common, stop, start_s + writer * step_s, workload.clients * step_s)
+            for writer in range(PRELOADER + 1, PRELOADER + 1 + workload.clients)
+        ]
         gc.collect()
         gc.freeze()
-        working = asyncio.create_task(clients.run(loops))
+        store.traces.clear()
+        working = asyncio.create_task(_clients(store).run(loops))
         await asyncio.to_thread(sys.stdin.buffer.readline)
         stop.set()
         await working
-    return MovingOutcome(clients.operations, record.troubles, _wrong(record, record.begun))
+    operations = [
+        WatchedOperation(due_s, ended_s, reading, trace.rounds, len(trace.configurations))
+        for (due_s, _, ended_s, reading), trace in zip(record.operations, store.traces, strict=True)
+    ]
+    return MovingOutcome(operations, record.troubles, _wrong(record, record.begun))
+
+
+def _clients(store: WatchedStore) -> Coroutines:
+    async def close() -> None:
+        """Leave the connection open; its opener closes it."""
+
+    return Coroutines(store, (AresError,), close)
 
 
 async def _fill(store: WatchedStore, workload: Workload, values: Values, record: Record) -> None:
@@ -243,9 +231,7 @@ async def _fill(store: WatchedStore, workload: Workload, values: Values, record:
     numbers = iter(range(workload.keys))
     record.begun.writes[PRELOADER] = workload.keys
     at_once = max(2, min(FILLING_CLIENTS, FILLING_BYTES // workload.value_bytes))
-    await MovingClients(store, asyncio.Event(), None).run(
-        [Preload(numbers, workload, values, record) for _ in range(at_once)]
-    )
+    await _clients(store).run([Preload(numbers, workload, values, record) for _ in range(at_once)])
     if record.troubles:
         raise SystemExit(f"the domain could not be filled: {dict(record.troubles)}")
 
