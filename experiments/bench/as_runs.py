@@ -52,6 +52,17 @@ def round_directory(out: Path, scenario: str, name: str, **about: Any) -> Path:
     return directory
 
 
+def keep_load(
+    out: Path, scenario: str, name: str, file: LoadFile, machine: str, **about: Any
+) -> None:
+    """Write a run with points of load, of the store that the file names."""
+    origin = about.pop("provenance", {}) | {"machine": machine}
+    algorithm = about.pop("algorithm", file.peer)
+    write_load(
+        round_directory(out, scenario, name, algorithm=algorithm, provenance=origin, **about), file
+    )
+
+
 def make_page(out: Path) -> Path:
     """Import all rounds of ``out`` and make their page. Raises :class:`BenchError` on failure.
 
@@ -107,28 +118,17 @@ def write_turns(
         peer, pattern, size, number = key
         durability, note = by_name[peer].durability, by_name[peer].note
         kind = [] if pattern == "even" else [pattern]
-        about = {
-            "object_size": size,
-            "iteration": number + 1,
-            "parameters": {"durability": durability, "pattern": pattern},
-        }
-        provenance = {"machine": machine} | ({"note": note} if note else {})
-        directory = round_directory(
+        words = f"{size_text(size)}, {pattern if kind else 'half reads'}, {durability}"
+        keep_load(
             out,
             "bench",
             "_".join([peer, *kind, str(size), str(number + 1)]),
-            algorithm=peer,
-            provenance=provenance,
-            **about,
-        )
-        write_load(
-            directory,
-            LoadFile(
-                points,
-                peer,
-                f"{size_text(size)}, {pattern if kind else 'half reads'}, {durability}",
-                wrong=wrong[key],
-            ),
+            LoadFile(points, peer, words, wrong=wrong[key]),
+            machine,
+            object_size=size,
+            iteration=number + 1,
+            parameters={"durability": durability, "pattern": pattern},
+            provenance={"note": note} if note else {},
         )
 
 
@@ -138,19 +138,15 @@ def write_faults(
     """Write a run for every store, fault and round."""
     emptied(out, ["bench_faults"])
     for one in disturbed:
-        about = {
-            "object_size": workload.value_bytes,
-            "iteration": one.round + 1,
-            "provenance": {"machine": machine},
-        }
-        directory = round_directory(
+        keep_load(
             out,
             "bench_faults",
             f"{one.peer}_{one.name}_{one.round + 1}",
-            algorithm=one.peer,
-            **about,
+            LoadFile([one.point], one.peer, workload.name, one.name, one.wrong),
+            machine,
+            object_size=workload.value_bytes,
+            iteration=one.round + 1,
         )
-        write_load(directory, LoadFile([one.point], one.peer, workload.name, one.name, one.wrong))
 
 
 def write_samples(
@@ -159,17 +155,8 @@ def write_samples(
     """Write a run for every sample; every section is a scenario."""
     emptied(out, dict.fromkeys(f"scale_{sample.section}" for sample in samples))
     for number, sample in enumerate(samples):
-        column = _COLUMN_OF.get(sample.axis)
+        column, scenario = _COLUMN_OF.get(sample.axis), f"scale_{sample.section}"
         about = {column: int(sample.x)} if column else {"parameters": {sample.axis: sample.x}}
-        scenario = f"scale_{sample.section}"
-        directory = round_directory(
-            out,
-            scenario,
-            f"{sample.series}_{number}",
-            algorithm=sample.series,
-            provenance={"machine": machine},
-            **about,
-        )
         figures = {
             name: value
             for name, value in sample.figures.items()
@@ -178,9 +165,8 @@ def write_samples(
         clients = int(sample.x) if sample.axis == "clients" else 0
         failed = int(sample.figures.get("failed", 0))
         point = LoadPoint(clients, per_s=sample.figures.get("op/s"), failed=failed, figures=figures)
-        write_load(
-            directory, LoadFile([point], sample.series, titles[sample.section], wrong=sample.wrong)
-        )
+        file = LoadFile([point], sample.series, titles[sample.section], wrong=sample.wrong)
+        keep_load(out, scenario, f"{sample.series}_{number}", file, machine, **about)
 
 
 def write_move(out: Path, run: MoveRun, objects: int, value_bytes: int, machine: str) -> None:
@@ -234,21 +220,19 @@ def write_durations(out: Path, durations: Sequence[Duration], machine: str) -> N
     for one in durations:
         batch = "on" if one.batch else "off"
         name = f"{one.case}, batch {batch}"
-        about = {
-            "object_size": one.value_bytes,
-            "parameters": {"batch": batch, "objects": one.objects},
-            "provenance": {"machine": machine},
-        }
-        directory = round_directory(
-            out, "moving_alone", f"{name} {one.value_bytes}", algorithm=name, **about
-        )
         figures = {
             "ms to move an object": one.seconds / one.objects * 1e3,
             "objects/s": one.objects_per_s,
             "MiB/s": one.mib_per_s,
             "us CPU/object": one.cpu_us_per_object,
         }
-        write_load(
-            directory,
+        keep_load(
+            out,
+            "moving_alone",
+            f"{name} {one.value_bytes}",
             LoadFile([LoadPoint(0, figures=figures)], one.case, "moves that no client sees"),
+            machine,
+            algorithm=name,
+            object_size=one.value_bytes,
+            parameters={"batch": batch, "objects": one.objects},
         )
