@@ -28,6 +28,9 @@ from ares.security.keys import read_secret, shown
 
 CLUSTER_FORMAT = 1
 LIMIT_CONNECTIONS_MAX = 1_000_000
+LARGEST_AT_ONCE = 4
+"""Messages of the largest value for which a process has room by default."""
+
 DESCRIPTORS_BESIDE = 256
 """Files that a process opens in addition to connections of clients.
 
@@ -116,13 +119,19 @@ class Limits(ClusterFileTable, frozen=True):
     value_bytes: int = VALUE_BYTES_DEFAULT
 
     @staticmethod
-    def for_values(value_bytes: int) -> "Limits":
-        """Return the defaults, or more bytes where the largest value needs them."""
-        usual, limits = Limits(), Limits(value_bytes=value_bytes)
+    def for_values(value_bytes: int, at_once: int = LARGEST_AT_ONCE) -> "Limits":
+        """Return limits with room for ``at_once`` messages of the largest value.
+
+        There is room for half as many unread replies. With the default arguments, the defaults.
+        """
+        limits = Limits(value_bytes=value_bytes)
+        if value_bytes == VALUE_BYTES_DEFAULT and at_once == LARGEST_AT_ONCE:
+            return limits
+        room = at_once * frame_bytes_max(value_bytes)
         return replace(
             limits,
-            received_bytes=max(usual.received_bytes, limits.bytes_min),
-            unread_bytes=max(usual.unread_bytes, limits.bytes_min),
+            received_bytes=max(room, limits.bytes_min),
+            unread_bytes=max(room // 2, limits.bytes_min),
         )
 
     @property

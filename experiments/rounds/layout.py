@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ares.cluster.tables import Limits
+from ares.cluster.tables import LARGEST_AT_ONCE, Limits
 from ares.model.errors import BadInput
 from ares.model.identity import VALUE_BYTES_DEFAULT
 from experiments.bench.store_clients import AresStore, CassandraStore, EtcdStore, RedisStore, Store
@@ -310,13 +310,15 @@ def value_bytes_of(round: ScenarioRound) -> int:
 def cluster_file_of(round: ScenarioRound) -> dict[str, Any]:
     """Return the variables of the cluster file beyond the usual.
 
-    Large values need a limit of their own. In a round as published c0 of the clients is the first
-    configuration of the file, and libzmq is the transport.
+    Large values need a limit of their own, and room for the values of all clients: without room,
+    servers hang up on clients, which send again. In a round as published c0 of the clients is the
+    first configuration of the file, and libzmq is the transport.
     """
     own = round.parameters
     options: dict[str, Any] = {}
     if round.protocol in OF_ARES and (largest := value_bytes_of(round)) > VALUE_BYTES_DEFAULT:
-        options["limits"] = msgspec.structs.asdict(Limits.for_values(largest))
+        at_once = max(LARGEST_AT_ONCE, own.writers + own.reconfigurers, 2 * own.readers)
+        options["limits"] = msgspec.structs.asdict(Limits.for_values(largest, at_once))
     if not own.published:
         return {"round_cluster_options": options} if options else {}
     servers = [str(number) for number in range(own.servers)]

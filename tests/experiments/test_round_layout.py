@@ -308,6 +308,15 @@ def test_a_large_value_or_a_large_list_has_a_limit_of_its_own(protocol, paramete
     assert limit == (None if mebibytes is None else mebibytes * 2**20)
 
 
+@pytest.mark.parametrize(("writers", "readers", "at_once"), [(1, 1, 4), (5, 1, 5), (5, 5, 10)])
+def test_servers_have_room_for_the_large_values_of_all_clients(writers, readers, at_once):
+    size = 512 * 2**20
+    round = round_of("ARES_ABD", object_size=size, writers=writers, readers=readers)
+    limits = cluster_file_of(round)["round_cluster_options"]["limits"]
+    assert at_once * size < limits["received_bytes"] < (at_once + 1) * size
+    assert at_once * size // 2 < limits["unread_bytes"] < (at_once + 1) * size // 2
+
+
 class AskedLinks:
     def __init__(self):
         self.asked = []

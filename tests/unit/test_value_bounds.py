@@ -49,9 +49,11 @@ def limits(**keys: object) -> Limits:
     return Settings.parse(FILE + lines, Path("cluster.toml")).limits
 
 
-@given(ALLOWED)
-def test_every_allowed_value_has_limits_with_room_and_no_smaller_ones(value_bytes):
-    found = Limits.for_values(value_bytes)
+@given(ALLOWED, st.integers(1, 20))
+def test_every_allowed_value_has_limits_with_room_and_no_smaller_ones(value_bytes, at_once):
+    found = Limits.for_values(value_bytes, at_once)
+    assert found.received_bytes >= at_once * value_bytes
+    assert found.unread_bytes >= at_once * value_bytes // 2
     keys = {
         "value_bytes": value_bytes,
         "received_bytes": found.received_bytes,
@@ -100,7 +102,7 @@ def test_init_writes_the_setting_and_room_for_it(tmp_path, word, bytes):
     assert run(words) == 0
     found = Settings.load(tmp_path / "cluster.toml").limits
     assert found == Limits.for_values(bytes)
-    assert found.unread_bytes >= bytes
+    assert found.received_bytes >= 4 * bytes
 
 
 @pytest.mark.parametrize("word", ["0", "-1", "255M", "1073741825", "text"])
@@ -108,6 +110,12 @@ def test_init_refuses_a_bad_setting_and_writes_nothing(tmp_path, word, capsys):
     assert run(["init", str(tmp_path / "c"), "--base-port", "0", f"--value-max={word}"]) == 2
     assert word in capsys.readouterr().err or word == "255M"
     assert not (tmp_path / "c").exists()
+
+
+def test_the_defaults_have_room_for_four_of_the_largest_values():
+    usual = Limits.for_values(VALUE_BYTES_DEFAULT)
+    assert usual == Limits()
+    assert usual.received_bytes == 2 * usual.unread_bytes == 4 * VALUE_BYTES_DEFAULT
 
 
 def test_a_file_without_the_setting_has_none_of_its_lines(tmp_path):
