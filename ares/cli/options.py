@@ -46,7 +46,7 @@ def _switch(name: str, help: str) -> Any:
     )
 
 
-class SharedOptions(Struct, frozen=True):
+class SharedOptions(Struct, frozen=True, dict=True):
     """The shared options of an invocation; ``None``: not given."""
 
     cluster: Annotated[
@@ -123,11 +123,9 @@ class SharedOptions(Struct, frozen=True):
             **{name: value for name in ALL_OPTIONS if (value := getattr(self, name)) is not None},
         )
 
-    def settings(self) -> "Settings":
-        """Return the settings of -c or ARES_CLUSTER, with ``client`` as this command line wants.
-
-        Raises :class:`BadInput`.
-        """
+    @functools.cached_property
+    def _file(self) -> "Settings":
+        """Return the cluster file, which is read once: it may be a pipe."""
         from ares.cluster.settings import Settings
 
         path = self.cluster or os.environ.get(CLUSTER_VARIABLE)
@@ -136,7 +134,14 @@ class SharedOptions(Struct, frozen=True):
                 f"which cluster? Give -c FILE or set {CLUSTER_VARIABLE}; `ares-cli init DIR` "
                 "writes DIR/cluster.toml"
             )
-        settings = Settings.load(path)
+        return Settings.load(path)
+
+    def settings(self) -> "Settings":
+        """Return the settings of -c or ARES_CLUSTER, with ``client`` as this command line wants.
+
+        Raises :class:`BadInput`.
+        """
+        settings = self._file
         key = self.key_file or os.environ.get(KEY_VARIABLE)
         if self.key_file and settings.security is None:
             raise BadInput(

@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,23 @@ def test_an_object_lives_and_dies(cli: Cli, tmp_path: Path) -> None:
     assert cli.fails(1, "delete", "life/a") == "error: no object 'life/a' in domain 'default'\n"
     assert cli.fails(1, "read", "life/a") == cli.fails(1, "stat", "life/a")
     assert cli.ok("ls", "life/") == b"life/b\n"
+
+
+@pytest.mark.parametrize("words", [("write",), ("trace", "write")], ids=" ".join)
+def test_a_cluster_file_that_is_a_pipe_is_read_once(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=pipe.write_text, args=(cli.settings.path.read_text(),))
+    writing.start()
+    cli.environment["OTEL_TRACES_EXPORTER"] = "none"
+    try:
+        cli.ok("-c", pipe, *words, "piped", stdin=b"value")
+    finally:
+        del cli.environment["OTEL_TRACES_EXPORTER"]
+        writing.join()
+    assert cli.ok("read", "piped") == b"value"
 
 
 def test_an_output_file_appears_complete_and_keeps_its_mode(cli: Cli, tmp_path: Path) -> None:
