@@ -7,7 +7,7 @@ The client's session and operations, the codec of both sides, and all servers' s
 this process. Work of the compiled core includes its codec (ARES_PURE=1 shows the Python path). The
 bench prints the processor time of an operation with I/O, of generators and servers:
 
-    .venv/bin/python -m experiments.bench --only ares-abd --workloads '10 B' --no-faults
+    .venv/bin/python -m experiments.bench --only ares-abd --workloads '10 B' --processes 1
 
 The difference is the load itself, the event loop, the transport, the kernel, and caches that went
 cold between two processes. Other work on the machine changes processor time less than rates, but

@@ -176,7 +176,8 @@ class _PointWriter:
             api.write(self._target.bucket, record=lines)
         except InfluxDBError as error:
             version = (error.headers or {}).get("X-Influxdb-Version", "")
-            if error.response.status != 404 or not WITHOUT_VERSION_2.match(version):
+            missing = error.response is not None and error.response.status == 404
+            if not missing or not WITHOUT_VERSION_2.match(version):
                 raise
             return False
         return True

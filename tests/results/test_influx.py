@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -27,6 +28,7 @@ pytest.importorskip(
 from ares.model.errors import BadInput
 from ares.results import influx
 from ares.results.database import ResultsFailed, opened
+from tests.consensus.pem import Authority
 from tests.ports import free_addresses
 from tests.results.operation_logs import imported, line, own, rows, write
 
@@ -149,6 +151,17 @@ def test_an_absent_and_a_silent_influx_are_reported(
     assert rows(into, "SELECT count(*) FROM sent") == [(0,)]
 
 
+def test_an_untrusted_certificate_is_named(tmp_path: Path) -> None:
+    own = Authority(tmp_path / "authority").issue("influx")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    with (
+        _server(answers=[], tls=context) as server,
+        pytest.raises(ResultsFailed, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
+        _send(_some_results(tmp_path, 3), server.url.replace("http:", "https:"))
+
+
 def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,8 +272,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _server(answers: list[int]) -> Iterator[_Server]:
+def _server(answers: list[int], tls: ssl.SSLContext | None = None) -> Iterator[_Server]:
     with _Server(answers) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
