@@ -138,7 +138,11 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
 
 
 def _is_not_atomic(described: dict[str, Any]) -> bool:
-    """Return whether the round's algorithm can lose a completed write, without a fault of it."""
+    """Return whether the round's algorithm can lose a completed write, without a fault of it.
+
+    Protocol ABD is plain ABD beside ARES II, too.
+    """
     switches = described["parameters"].get("switches", ())
     printed = described["parameters"].get("published") == "ares2"
-    return printed and not {"piggyback", "gc"}.isdisjoint(switches)
+    plain = described["algorithm"].partition(" (")[0] == "ABD"
+    return printed and not plain and not {"piggyback", "gc"}.isdisjoint(switches)

@@ -45,22 +45,23 @@ def test_runs_of_two_algorithms_are_never_one_figure(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("published", "switches", "fault"),
+    ("algorithm", "published", "switches", "fault"),
     [
-        ("ares2", ["piggyback"], None),
-        ("ares2", ["gc"], None),
-        ("ares2", ["batch"], "not linearizable"),
-        ("ares", [], "not linearizable"),
-        ("", ["piggyback", "gc"], "not linearizable"),
+        ("ARES_EC (ARES II as printed)", "ares2", ["piggyback"], None),
+        ("ARES_EC (ARES II as printed)", "ares2", ["gc"], None),
+        ("ARES_EC (ARES II as printed)", "ares2", ["batch"], "not linearizable"),
+        ("ABD (plain)", "ares2", ["piggyback", "gc"], "not linearizable"),
+        ("ARES_EC (ARES of 2022)", "ares", [], "not linearizable"),
+        ("ARES_EC", "", ["piggyback", "gc"], "not linearizable"),
     ],
 )
 def test_a_lost_write_of_ares_ii_as_printed_is_told_and_is_no_fault(
-    tmp_path, published, switches, fault
+    tmp_path, algorithm, published, switches, fault
 ):
     own = {"check": True, "published": published, "switches": switches}
     write(
         tmp_path / "run.json",
-        {"algorithm": "ARES_EC", "object_size": 8, "parameters": own, "provenance": {"seed": 3}},
+        {"algorithm": algorithm, "object_size": 8, "parameters": own, "provenance": {"seed": 3}},
     )
     history = History(tmp_path, 1, "object")
     history.add("write", "new", 1.0, 2.0)
