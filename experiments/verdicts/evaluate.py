@@ -161,10 +161,12 @@ def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> 
     operations = min(each.operations for each in quotients)
     rounds = min(len(each.rounds) for each in quotients)
     word, interval, why = UNDECIDED, None, ""
-    if operations < claim.operations:
+    if claim.confirms == "none" and value > claim.limit:  # one operation refutes it
+        word = REFUTED
+    elif operations < claim.operations:
         why = f"{operations:,} operations on a side, and {claim.operations:,} are needed"
     elif claim.confirms == "none":
-        word = claim.word(value, value)
+        word = CONFIRMED
     elif rounds < ROUNDS_MIN:
         why = f"an interval needs {ROUNDS_MIN} rounds; rounds with the figure: {rounds}"
     elif ratio and not value:

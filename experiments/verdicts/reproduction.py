@@ -173,11 +173,12 @@ def _ours(verdict: Verdict) -> str:
         return f"`{verdict.claim.test}`"
     if not verdict.measured:
         return "–"
-    rounds, operations = (
-        len(frozenset[str]().union(*(each.runs for each in verdict.measured))),
-        min(each.operations for each in verdict.measured),
-    )
     compared = "; ".join(_compared(each, verdict) for each in verdict.comparisons)
+    judging = [each for each in verdict.judged if each.value is not None]
+    if not judging:
+        return f"{compared}."
+    rounds = len(frozenset[str]().union(*(each.runs for each in judging)))
+    operations = min(each.operations for each in judging)
     return (
         f"{compared}. {_plural(rounds, 'round')}, "
         f"{_plural(operations, 'operation')} or more on each side"

@@ -401,7 +401,13 @@ def test_an_interval_needs_three_rounds_however_many_operations_they_have(made):
 
 @pytest.mark.parametrize(
     ("share", "operations", "word"),
-    [(0.0, 100, CONFIRMED), (0.01, 100, REFUTED), (0.0, 29, UNDECIDED)],
+    [
+        (0.0, 100, CONFIRMED),
+        (0.01, 100, REFUTED),
+        (0.0, 29, UNDECIDED),
+        (1.0, 1, REFUTED),
+        (1.0, 0, REFUTED),
+    ],
 )
 def test_a_claim_of_no_operation_is_refuted_by_one(share, operations, word):
     told = claim(statistic="failed", of={}, to=None, confirms="none")
@@ -476,12 +482,14 @@ def test_a_claim_about_a_transcription_is_not_judged_by_todays_which_stands_besi
     ]
     assert verdict.word == NOT_MEASURED
     assert verdict.comparisons[0].why == "no run of the algorithm as published"
-    assert "not measured; today's: **0.5** [0.5, 0.5]. " in _ours(verdict)
+    assert _ours(verdict) == "not measured; today's: **0.5** [0.5, 0.5]."
 
     def beside(mean_s):
-        own = thrice(measured("ARES_EC", mean_s, switches="", published="ares2"))
+        own = thrice(measured("ARES_EC", mean_s, switches="", published="ares2", count=1000))
         verdict = evaluate(told, [*rows, *own])
-        return verdict.word, _ours(verdict).partition(". ")[0]
+        compared, _, counts = _ours(verdict).partition(". ")
+        assert counts == "6 rounds, 300 operations or more on each side"
+        return verdict.word, compared
 
     assert beside(0.5) == (CONFIRMED, "**0.5** [0.5, 0.5] confirmed; today's: **0.5** [0.5, 0.5]")
     words = "**2** [2, 2] refuted; today's: **0.5** [0.5, 0.5] confirmed"
