@@ -203,7 +203,7 @@ async def test_a_missing_service_is_named_and_influxdb_2_and_another_grafana_are
     hosts = watched(
         tmp_path,
         observability_services=["influxdb", "jaeger"],
-        observability_influxdb_source=str(tmp_path / "influxdb2-2.7.tar.gz"),
+        observability_influxdb_source="../influxdb2-2.7.tar.gz",
         observability_grafana_dashboards=str(grafana / "dashboards"),
         observability_grafana_provisioning=str(grafana / "provisioning"),
     )
