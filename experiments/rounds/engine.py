@@ -21,6 +21,7 @@ from msgspec import Struct
 from ares.cluster.home import held
 from ares.model.errors import AresError, BadInput
 from ares.model.identity import VALUE_BYTES_MAX
+from ares.model.units import MIB
 from experiments.bench.cassandra_peer import SMALL_HEAP, Cassandra
 from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Peer
@@ -33,6 +34,7 @@ from experiments.rounds.layout import (
     check_private,
     cluster_file_of,
     inventory_of,
+    memory_bytes_of,
     placed,
     store_name,
     value_bytes_of,
@@ -62,6 +64,9 @@ LOAD_HEAD_START_S, LOAD_HEAD_START_MAX_S = 2.5, 50.0
 
 A busy machine takes longer.
 """
+
+MEMORY_SHARE = 0.9
+"""Share of this machine's memory that values may take."""
 
 OVERHEAD_S = 12.0
 """Assumed seconds of a round beside the work, until the true value is known."""
@@ -116,6 +121,8 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
         return f"no server takes over from the leader of {peer.name}"
     if (why := _too_large(round)) is not None:
         return why
+    if testbed in MADE and (why := _too_much(round)) is not None:
+        return why
     own = round.parameters
     if (why := why_untranscribed(round.protocol, own.published, own.switches)) is not None:
         return f"published = {own.published!r}: {why}"
@@ -149,6 +156,18 @@ def _too_large(round: ScenarioRound) -> str | None:
         f"published = {round.parameters.published!r}: a server sends its whole List, "
         f"{round.parameters.delta + 1} elements of {largest} bytes in all, and a reply has at most "
         f"{VALUE_BYTES_MAX}"
+    )
+
+
+def _too_much(round: ScenarioRound) -> str | None:
+    """Return that the values of ares would not fit into this machine, or `None`."""
+    held = memory_bytes_of(round) if round.protocol in OF_ARES else 0
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if held <= MEMORY_SHARE * memory:
+        return None
+    return (
+        f"servers and readers would hold {held // MIB:,} MiB of values at once, and this machine "
+        f"has {memory // MIB:,}"
     )
 
 

@@ -307,6 +307,21 @@ def value_bytes_of(round: ScenarioRound) -> int:
     return max(size, (own.delta + 1) * (size // own.k + CODE_BYTES_MAX))
 
 
+def memory_bytes_of(round: ScenarioRound) -> int:
+    """Return the bytes of values that a round of ares holds at once, at the least.
+
+    Servers hold versions, of a file one, and a reader a value; as published, a reader gets the
+    Lists of all servers.
+    """
+    own, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
+    size, coded = own.object_size, algorithm.dap == "ec" or is_mixed(round.protocol)
+    versions = min(own.delta + 1, 1 + own.writers * own.operations) if coded else 1
+    versions = 1 if algorithm.fragmented else versions
+    at_server = max(versions * size // own.k, size if algorithm.dap == "abd" else 0)
+    at_reader = own.servers * at_server if own.published else size
+    return own.servers * at_server + own.readers * at_reader
+
+
 def cluster_file_of(round: ScenarioRound) -> dict[str, Any]:
     """Return the variables of the cluster file beyond the usual.
 

@@ -1,6 +1,7 @@
 """A round's hosts and their work, times of faults, and inventories, without any process."""
 
 import json
+import os
 
 import pytest
 
@@ -13,6 +14,7 @@ from experiments.rounds.layout import (
     cluster_file_of,
     command,
     inventory_of,
+    memory_bytes_of,
     placed,
     store_of,
     wanted,
@@ -274,6 +276,31 @@ def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
 def test_what_an_algorithm_as_published_cannot_do_is_refused(protocol, parameters, why):
     told = why_not(round_of(protocol, **parameters), "local")
     assert told is None if why is None else why in told
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parameters", "values"),
+    [
+        ("ARES_ABD", {"readers": 5}, 3 + 5),
+        ("ARES_ABD", {"readers": 5, "published": "ares"}, 3 + 5 * 3),
+        ("ARES_EC", {"readers": 5, "writers": 3, "published": "ares"}, 6 + 5 * 6),
+        ("ARES_EC", {"readers": 5, "operations": 1}, 3 + 5),
+        ("COARES_EC_F", {"readers": 6}, 1.5 + 6),
+        ("ARES_MIXED", {"readers": 5, "operations": 0, "published": "ares"}, 3 + 5 * 3),
+    ],
+)
+def test_values_beyond_the_memory_of_this_machine_are_refused(
+    protocol, parameters, values, monkeypatch
+):
+    """With k = 2 of three servers, two versions take as much as one value at each server."""
+    round = round_of(protocol, object_size=2**20, **parameters)
+    assert memory_bytes_of(round) == int(values * 2**20)
+    pages = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": int(values * 2**20 / 0.9) + 1}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    assert "of values" not in str(why_not(round, "local"))
+    pages["SC_PHYS_PAGES"] -= 9
+    assert f"hold {int(values)} MiB of values at once" in str(why_not(round, "local"))
+    assert "of values" not in str(why_not(round, "aws"))
 
 
 def test_the_cluster_of_a_round_as_published_is_for_it_alone(tmp_path):
