@@ -34,16 +34,7 @@ def empty(full: bool) -> Iterator[GrowthSample]:
 def _started(durability: str, words: list[str]) -> dict[str, float]:
     ares = python("-m", "ares")
     with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
-        shape = [
-            "--servers",
-            "3",
-            "--consensus",
-            "1",
-            "--base-port",
-            "0",
-            "--durability",
-            durability,
-        ]
+        shape = f"--servers 3 --consensus 1 --base-port 0 --durability {durability}".split()
         subprocess.run(
             [*ares, "init", f"{directory}/c", *shape], check=True, stdout=subprocess.DEVNULL
         )

@@ -92,22 +92,11 @@ class AresDeployment:
         self._bed, self._file = bed, bed.directory / "ares" / "cluster.toml"
         first = bed.sites[0]
         members = 3 if len(bed.sites) >= 3 or self._follows else 1
-        shape = [
-            "--sites",
-            ",".join(f"{site}:{replicas}" for site in bed.sites),
-            "--consensus",
-            str(members),
-            "--base-port",
-            str(FIRST_PORT),
-        ]
-        shape += [
-            "--durability",
-            "memory",
-            "--security",
-            "none",
-            "--allow-no-faults",
-            *(["--autopilot"] if self._follows else []),
-        ]
+        sites = ",".join(f"{site}:{replicas}" for site in bed.sites)
+        where = f"--sites {sites} --consensus {members} --base-port {FIRST_PORT}"
+        kind = "--durability memory --security none --allow-no-faults"
+        shape = f"{where} {kind}".split()
+        shape += ["--autopilot"] if self._follows else []
         bed.run(first, *python("-m", "ares", "init", str(self._file.parent), *shape))
         places = [site for site in bed.sites for _ in range(replicas)]
         homes = {f"s{number}": site for number, site in enumerate(places)}
@@ -135,14 +124,8 @@ class AresDeployment:
 
     def _domains(self) -> None:
         """Make a domain for each site. The first waits until a consensus member leads."""
-        words = [
-            "--allow-no-faults",
-            "-c",
-            str(self._file),
-            "--timeout",
-            f"{_DECIDING_S:g}",
-            *(["--follow-users"] if self._follows else []),
-        ]
+        words = ["--allow-no-faults", "-c", str(self._file), "--timeout", f"{_DECIDING_S:g}"]
+        words += ["--follow-users"] if self._follows else []
         for site in self._bed.sites:
             self._bed.run(
                 site, *python("-m", "ares", "domain", "create", site, "--site", site, *words)
