@@ -48,8 +48,10 @@ def runs(pid: int) -> bool:
 def _made(directory: Path, *more: str) -> Iterator[Path]:
     made = ares("init", directory, "--servers", "3", "--base-port", "0", *more)
     assert made.returncode == 0, made.stderr
-    yield directory
-    ares("down", directory)
+    try:
+        yield directory
+    finally:
+        ares("down", directory)
 
 
 @pytest.fixture
