@@ -119,31 +119,36 @@ def rename_lines(
 ) -> list[PublishedLine]:
     """Return printed figures with this project's names, if the database has the scenario.
 
-    The figures get the switches of this project's runs. Figures with pending configurations stay:
-    this project has no such runs.
+    The figures get the switches of this project's runs of the algorithm, or of the scenario if it
+    has no such run. Figures with pending configurations stay: this project has no such runs.
     """
-    switches: dict[str, set[str]] = {}
+    switches: dict[tuple[str, str], set[str]] = {}
     for run in runs:
         if not run["published"]:
-            switches.setdefault(run["scenario"], set()).add(
-                str(run["parameters"].get("switches", "none"))
-            )
+            for algorithm in (run["algorithm"], ""):
+                switches.setdefault((run["scenario"], algorithm), set()).add(
+                    str(run["parameters"].get("switches", "none"))
+                )
     names = _as_published(runs)
-    return [
-        structs.replace(
-            renamed,
-            algorithm=names.get((renamed.scenario, renamed.algorithm), renamed.algorithm),
-        )
-        for line in lines
-        if (renamed := _renamed(line, switches)) is not None
-    ]
+    renamed = [_renamed(line, names, switches) for line in lines]
+    return [line for line in renamed if line is not None]
 
 
-def _renamed(line: PublishedLine, switches: dict[str, set[str]]) -> PublishedLine | None:
-    """Return the renamed figure, or None if no run of the scenario had the figure's switches."""
+def _renamed(
+    line: PublishedLine,
+    names: dict[tuple[str, str], str],
+    switches: dict[tuple[str, str], set[str]],
+) -> PublishedLine | None:
+    """Return the renamed figure, or None if no run had the figure's switches.
+
+    ``switches`` is by scenario and algorithm; the empty algorithm has all of the scenario.
+    """
     other, (name, _, on) = PUBLISHED_SCENARIOS[line.scenario], line.algorithm.partition(" ")
-    if other.scenario not in switches or line.at.get("pending"):
+    everyone = switches.get((other.scenario, ""))
+    if everyone is None or line.at.get("pending"):
         return line
+    protocol = PUBLISHED_ALGORITHMS.get(name, name)
+    algorithm = names.get((other.scenario, protocol), protocol)
     at = {key: value for key, value in line.at.items() if key != "pending"}
     if name in PUBLISHED_ALGORITHMS:
         words = (
@@ -152,12 +157,10 @@ def _renamed(line: PublishedLine, switches: dict[str, set[str]]) -> PublishedLin
         wanted = {word for short, word in words.items() if short in on.split("+")}
         same = [
             each
-            for each in sorted(switches[other.scenario])
+            for each in sorted(switches.get((other.scenario, algorithm), everyone))
             if wanted == set(words.values()) & set(each.split("+"))
         ]
         if not same:
             return None
         at["switches"] = same[0]
-    return structs.replace(
-        line, scenario=other.scenario, algorithm=PUBLISHED_ALGORITHMS.get(name, name), at=at
-    )
+    return structs.replace(line, scenario=other.scenario, algorithm=algorithm, at=at)

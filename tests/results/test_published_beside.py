@@ -154,8 +154,8 @@ def test_a_report_imports_the_published_logs_beside_the_rounds(tmp_path, capfd):
     ]
 
 
-def run(scenario, switches="none"):
-    ours = {"scenario": scenario, "algorithm": "ARES_EC", "published": False}
+def run(scenario, switches="none", algorithm="ARES_EC"):
+    ours = {"scenario": scenario, "algorithm": algorithm, "published": False}
     return ours | {"parameters": {"switches": switches}}
 
 
@@ -183,6 +183,20 @@ def test_printed_figures_are_those_of_our_switches():
     assert len(chain) == 6  # ours never had the piggyback alone
     assert {line.at["pending"] for line in lines if line.scenario == "garbage_collection"} == {11}
     assert rename_lines(published(), []) == published()
+
+
+def test_printed_figures_have_the_switches_of_the_algorithm_beside_them():
+    printed = "ARES_EC (ARES II as printed)"
+    runs = [
+        run("piggyback", "none", "ARES_EC (ARES of 2022)"),
+        run("piggyback", "optimised+gc+batch", printed),
+        run("piggyback", "optimised+gc+batch+piggyback", printed),
+    ]
+    lines = rename_lines(published(), runs)
+    assert {line.at["switches"] for line in lines if line.algorithm == printed} == {
+        "optimised+gc+batch",
+        "optimised+gc+batch+piggyback",
+    }
 
 
 @pytest.mark.skipif(browser.program() is None, reason=browser.MISSING)
