@@ -40,7 +40,9 @@ TRANSCRIPTIONS = {
 """Names of the algorithms that ``published`` names in scenarios and claims."""
 
 
-def why_untranscribed(protocol: str, published: str, switches: Collection[str] = ()) -> str | None:
+def why_untranscribed(
+    protocol: str, published: str, switches: Collection[str] = (), reconfigurers: int = 0
+) -> str | None:
     """Return why the algorithm ``published`` cannot run the protocol, or `None`.
 
     Other stores have no algorithm as published, and their rounds are without.
@@ -57,6 +59,13 @@ def why_untranscribed(protocol: str, published: str, switches: Collection[str] =
         return f"plain ABD is protocol ABD, and not {protocol}"
     if published == "ares2" and protocol != "ABD" and "fast_read" in switches:
         return f"ARES II as printed has no switch fast_read, {today}"
+    collects = published == "ares2" and protocol != "ABD" and "gc" in switches
+    if collects and reconfigurers and "piggyback" not in switches:
+        return (
+            "gc needs the piggyback: else a read asks a collected configuration, finds no value, "
+            'and returns v0 (docs/piggyback-counterexample.md, "Modifications that need the '
+            'piggyback")'
+        )
     return None
 
 

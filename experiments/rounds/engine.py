@@ -124,7 +124,8 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
     if testbed in MADE and (why := _too_much(round)) is not None:
         return why
     own = round.parameters
-    if (why := why_untranscribed(round.protocol, own.published, own.switches)) is not None:
+    why = why_untranscribed(round.protocol, own.published, own.switches, own.reconfigurers)
+    if why is not None:
         return f"published = {own.published!r}: {why}"
     if own.pending and not own.published:
         return (

@@ -268,6 +268,17 @@ def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
         ("ARES_ABD", {"published": "ares2"}, "ARES II as printed has no switch fast_read"),
         (
             "ARES_EC",
+            {"published": "ares2", "switches": ("gc",), "reconfigurers": 1},
+            "gc needs the piggyback: else a read asks a collected configuration",
+        ),
+        ("ARES_EC", {"published": "ares2", "switches": ("gc",)}, None),
+        (
+            "ARES_EC",
+            {"published": "ares2", "switches": ("piggyback", "gc"), "reconfigurers": 1},
+            None,
+        ),
+        (
+            "ARES_EC",
             {"published": "ares", "writers": 3, "object_size": 600 * 2**20},
             "a server sends its whole List, 4 elements of 1262485504 bytes in all",
         ),
