@@ -172,7 +172,9 @@ class _ZmqLink(Link):
         super().__init__(connections, server)
         self._loop = asyncio.get_running_loop()
         self._monitor: Socket | None = None
-        self.socket = socket = create_socket(connections.context, zmq.DEALER)
+        self.socket = socket = create_socket(
+            connections.context, zmq.DEALER, connections.value_bytes
+        )
         socket.setsockopt(zmq.SNDHWM, UNSENT_BATCHES_MAX)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.RECONNECT_IVL, round(links.RECONNECT_S_MIN * 1000))

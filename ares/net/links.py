@@ -25,7 +25,7 @@ from functools import partial
 from ares.cluster.addresses import split_address
 from ares.model.codec import Frame
 from ares.model.errors import BadInput
-from ares.model.identity import CallId, ServerId
+from ares.model.identity import VALUE_BYTES_MAX, CallId, ServerId
 from ares.model.messages import AnyMessage, Reason, Refused
 from ares.net.batching import BatchConnections, Deliver, PeerQueue
 from ares.security.keys import SecretKey, is_key, without_key
@@ -125,11 +125,13 @@ class LinkedConnections(BatchConnections):
     """The part of :class:`ares.net.port.Connections` common to all sockets.
 
     Addresses are IPv4 ``host:port``, with ``secret``, the key of this client, ``host:port/KEY``.
+    ``value_bytes``: bytes of the largest value that a server may send.
     """
 
-    def __init__(self, secret: SecretKey | None = None) -> None:
+    def __init__(self, secret: SecretKey | None = None, value_bytes: int = VALUE_BYTES_MAX) -> None:
         super().__init__()
         self._secret = secret
+        self.value_bytes = value_bytes
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)

@@ -27,8 +27,9 @@ from ares.cluster.tables import Limits
 from ares.metrics import ListenerTraffic
 from ares.model.codec import Frame
 from ares.model.element import too_large
-from ares.model.identity import CallId, ServerId
+from ares.model.identity import VALUE_BYTES_MAX, CallId, ServerId
 from ares.model.messages import AnyMessage, PutData, Reason, Refused
+from ares.model.units import MIB
 from ares.net import links
 from ares.net.batching import (
     DIRECT_BYTES_MAX,
@@ -93,8 +94,10 @@ class ZmtpConnections(LinkedConnections):
     site, by its own word; empty: none.
     """
 
-    def __init__(self, secret: SecretKey | None = None, site: str = "") -> None:
-        super().__init__(secret)
+    def __init__(
+        self, secret: SecretKey | None = None, site: str = "", value_bytes: int = VALUE_BYTES_MAX
+    ) -> None:
+        super().__init__(secret, value_bytes)
         self.site = site
 
     def open(self, deliver: Deliver) -> None:
@@ -135,6 +138,7 @@ class _ZmtpLink(Link):
         self._connected_s = connections.connected_s
         self._scratch = connections.scratch
         self._site = connections.site
+        self._value_bytes = connections.value_bytes
         self._host = host
         self._port = port
         self._key = key
@@ -237,6 +241,7 @@ class _ZmtpLink(Link):
                 self._scratch,
                 ConnectionEvents(_tune_link, self._met, self._receive, self._lost, self._flow),
                 careful=self._careful,
+                value_bytes=self._value_bytes,
             )
             await self._reach(connection)
             if self._usable is not None:
@@ -505,7 +510,8 @@ class ZmtpListener(BatchListener):
         """Count held bytes, of a message under way or a line; beyond the bound, close connections.
 
         Requests of clients that have left are dropped first. Then the connections which hold most
-        are closed until the total is within the bound.
+        are closed until the total is within the bound; among equals, to a MiB, the connection whose
+        message lacks most.
         """
         self._held_bytes += more_bytes
         if more_bytes <= 0:
@@ -524,7 +530,10 @@ class ZmtpListener(BatchListener):
     ) -> None:
         total = sum(map(weight, self.connections))
         while total > most and self.connections:
-            heaviest = max(self.connections, key=weight)
+            heaviest = max(
+                self.connections,
+                key=lambda held: (weight(held) // MIB, held.missing_bytes, weight(held)),
+            )
             total -= weight(heaviest)
             self._cut(
                 heaviest, f"{weight(heaviest)} bytes {what}, and all clients' together are too many"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ares.cluster.tables import Limits, TransportName
 from ares.metrics import ListenerTraffic
+from ares.model.identity import VALUE_BYTES_MAX
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.port import Connections
 from ares.security.clients_file import Lock
@@ -37,15 +38,18 @@ def listener_at(
 
 
 def connections(
-    secret: SecretKey | None = None, transport: TransportName = "native", site: str = ""
+    secret: SecretKey | None = None,
+    transport: TransportName = "native",
+    site: str = "",
+    value_bytes: int = VALUE_BYTES_MAX,
 ) -> Connections:
     """Return connections for a client.
 
     ``secret``: its key, if the cluster has keys. ``site``: the client's site, sent to servers;
-    libzmq does not send it.
+    libzmq does not send it. ``value_bytes``: bytes of the largest value that a server may send.
     """
     if transport == "native":
-        return ZmtpConnections(secret, site)
+        return ZmtpConnections(secret, site, value_bytes)
     from ares.net.libzmq import ZmqConnections
 
-    return ZmqConnections(secret)
+    return ZmqConnections(secret, value_bytes)

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from ares.autopilot.pilot import Autopilot
     from ares.client.runner import Runner
     from ares.net.port import Connections
+    from ares.security.keys import SecretKey
     from ares.server.storage_server import StorageServer
 
 REPAIR_TIMEOUT_S = 60.0
@@ -144,6 +145,12 @@ def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
 
 
 # -- clients inside processes ------------------------------------------------------------------
+
+
+def _own_connections(settings: Settings, key: "SecretKey | None") -> "Connections":
+    """Return connections of a process under its ``key``, with the process's own bound of frames."""
+    value_bytes = settings.limits.value_bytes
+    return connections(key, settings.transport, value_bytes=value_bytes)
 
 
 class ElementClient:
@@ -233,7 +240,7 @@ class ElementClient:
             tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-repair")
             self._runner = Runner(
                 ClientId(secrets.randbits(64)),
-                connections(key, settings.transport),
+                _own_connections(settings, key),
                 no_consensus,
                 tracer,
             )
@@ -277,7 +284,7 @@ def piloted(
     def make(consensus: Consensus, leads: Callable[[], bool], notes: Notes) -> Autopilot:
         manager = manager_of(
             own,
-            lambda: connections(key, settings.transport),
+            lambda: _own_connections(settings, key),
             consensus,
             Switches(),
             service="ares-autopilot",
@@ -492,7 +499,7 @@ def _links(settings: Settings, server: ServerSettings) -> "Connections":
     """Return connections of this server to all servers of the cluster file."""
     security = settings.security
     key = None if security is None else security.process_key(server.id, server.public_key)
-    links = connections(key, settings.transport)
+    links = _own_connections(settings, key)
     for known in settings.book().values():
         links.learn(known.id, known.address)
     return links

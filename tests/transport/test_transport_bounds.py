@@ -19,8 +19,8 @@ from ares.model.identity import CallId, ConfigurationId, ObjectName
 from ares.model.messages import Ack, AnyMessage, DataReply, Element, PutData, Reason, Refused
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.units import MIB
-from ares.net.libzmq import RECEIVED_BATCHES_MAX, ZmqListener
-from ares.net.native import ZmtpListener
+from ares.net.libzmq import RECEIVED_BATCHES_MAX, ZmqConnections, ZmqListener
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.security.clients_file import Lock
 
 from .test_zmq import LARGE_FRAME, hung_up, shaken_hands
@@ -29,6 +29,7 @@ from .wires import (
     WAIT_S_MAX,
     Everybody,
     Wire,
+    WireClient,
     WireServer,
     ZmqWire,
     ZmtpWire,
@@ -142,6 +143,24 @@ async def test_a_value_beyond_the_server_s_setting_is_refused_before_it_is_sent(
     await listener.close()
 
 
+@pytest.mark.parametrize("kind", [ZmtpConnections, ZmqConnections])
+async def test_a_client_reads_values_up_to_its_own_bound(
+    kind: type[ZmtpConnections] | type[ZmqConnections],
+) -> None:
+    """A server's own connections have the bound of the server's file."""
+    async with serving(Limits(), bytes(2 * MIB)) as (server, _):
+        clients = [WireClient(kind(value_bytes=size)) for size in (MIB, 2 * MIB)]
+        for client in clients:
+            client.connections.learn(S0, server.address)
+        clients[0].connections.post(S0, [get_tag(1)])
+        await clients[1].ask(S0, [get_tag(2)])
+        await until(lambda: len(server.received) == 2)
+        await asyncio.sleep(0.1)
+        assert [client.calls() for client in clients] == [set(), {2}]
+        for client in clients:
+            await client.connections.close()
+
+
 async def send_for_ever(server: WireServer, head: bytes, stop_bytes: int) -> int:
     """Send frames of an endless batch on a new connection until the server hangs up.
 
@@ -188,6 +207,44 @@ async def test_batches_that_end_are_taken_however_many_bytes_they_are_together(
     async with serving(Limits(received_bytes=32 * MIB)) as (server, listener):
         assert await send_for_ever(server, LARGE_FRAME, 256 * MIB) >= 256 * MIB
         assert listener.cut == 0
+
+
+@pytest.mark.parametrize("more_bytes", [0, 100])
+async def test_of_two_large_messages_the_one_with_more_missing_is_cut_off(more_bytes: int) -> None:
+    """A message counts with its whole size from its first byte."""
+    size = 8 * MIB
+    async with serving(Limits(received_bytes=12 * MIB)) as (server, listener):
+        reader, nearly = await shaken_hands(server)
+        nearly.write(LARGE_FRAME + struct.pack(">Q", size + more_bytes) + bytes(size - 1))
+        await nearly.drain()
+        await until(lambda: max(held.progress for held in listener.connections) >= size)
+        late_reader, late = await shaken_hands(server)
+        late.write(LARGE_FRAME + struct.pack(">Q", size) + bytes(MIB))
+        assert await hung_up(late_reader)
+        nearly.write(bytes(1 + more_bytes))
+        await until(lambda: not any(held.held_bytes for held in listener.connections))
+        assert (listener.cut, len(listener.connections)) == (1, 1)
+        assert not reader.at_eof()
+        for writer in (nearly, late):
+            writer.close()
+
+
+@pytest.mark.parametrize("writers", [4, 5])
+async def test_four_of_the_largest_values_have_room_at_once(writers: int) -> None:
+    value_bytes = 300 * MIB
+    async with serving(Limits.for_values(value_bytes)) as (server, listener):
+        links = [await shaken_hands(server) for _ in range(writers)]
+        for _, writer in links:
+            frame = struct.pack(">Q", frame_bytes_max(value_bytes)) + bytes(MIB)
+            writer.write(LARGE_FRAME + frame)
+        await until(
+            lambda: (
+                sum(held.held_bytes > 0 for held in listener.connections) + listener.cut == writers
+            )
+        )
+        assert listener.cut == writers - 4
+        for _, writer in links:
+            writer.close()
 
 
 @contextlib.asynccontextmanager

@@ -1,5 +1,6 @@
 """The largest value of a cluster: a setting, kept by servers, clients, and the cluster file."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from ares.client.store import checked_value
 from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.cluster.tables import Limits
+from ares.consensus.local import LocalConsensus
+from ares.consensus.port import NoNotes
 from ares.model.codec import frame_bytes_max
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
@@ -19,9 +22,11 @@ from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT, VALUE_BYTES
 from ares.model.messages import Ack, GetData, PutData, Reason
 from ares.model.tag import Tag
 from ares.model.units import MIB
+from ares.net.transports import connections
 from ares.registers.operations import read, write
 from ares.replica.facts import ConfigurationRecord
 from ares.replica.replica import Replica
+from ares.server import process_lifecycle
 from tests.protocol.protocol_world import ProtocolWorld, servers
 
 MEMBERS = servers(0, 1, 2)
@@ -179,3 +184,21 @@ def test_a_client_sends_values_up_to_the_setting(bytes_max, more, kind):
         else:
             with pytest.raises(BadInput, match=f"at most {bytes_max} bytes .*value_bytes under"):
                 checked_value(value, bytes_max)
+
+
+async def test_a_process_s_own_connections_have_the_bound_of_its_file(tmp_path, monkeypatch):
+    made = []
+
+    def record(*words, **keys):
+        made.append(connections(*words, **keys))
+        return made[-1]
+
+    monkeypatch.setattr(process_lifecycle, "connections", record)
+    settings = create(tmp_path, InitPlan(base_port=1, value_bytes=300 * MIB, autopilot=True))
+    server, member = next(iter(settings.servers.values())), next(iter(settings.members.values()))
+    process_lifecycle._links(settings, server)
+    async with contextlib.aclosing(process_lifecycle.ElementClient(settings, server)) as client:
+        client._connected()
+        make = process_lifecycle.piloted(settings, member)
+        make(LocalConsensus(), lambda: True, NoNotes())
+    assert [each.value_bytes for each in made] == [300 * MIB] * 3

@@ -215,6 +215,11 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         return self._incoming.progress
 
     @property
+    def missing_bytes(self) -> int:
+        """Return the bytes held for the rest of a large frame, which has not come yet."""
+        return self.held_bytes - self.progress
+
+    @property
     def transport(self) -> asyncio.Transport:
         assert self._transport is not None, "only a connection that is there is used"
         return self._transport
