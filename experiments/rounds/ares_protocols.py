@@ -31,6 +31,11 @@ def is_mixed(protocol: str) -> bool:
     return "_MIXED" in protocol
 
 
+def is_coded(protocol: str) -> bool:
+    """Return whether a configuration of the protocol has the erasure code."""
+    return ALGORITHM_OF[protocol].dap == "ec" or is_mixed(protocol)
+
+
 TRANSCRIPTIONS = {
     "": "today's ares",
     "ares": "ARES of 2022",

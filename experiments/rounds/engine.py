@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.cluster.home import held
+from ares.model.configuration import DELTA_MAX
 from ares.model.errors import AresError, BadInput
 from ares.model.identity import VALUE_BYTES_MAX
 from ares.model.units import MIB
@@ -27,7 +28,7 @@ from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis_peer import Redis
 from experiments.rounds.after_moves import not_fresh
-from experiments.rounds.ares_protocols import algorithm_name, why_untranscribed
+from experiments.rounds.ares_protocols import algorithm_name, is_coded, why_untranscribed
 from experiments.rounds.correctness import WRONG, checked
 from experiments.rounds.layout import (
     Layout,
@@ -145,9 +146,15 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
 
 
 def _too_large(round: ScenarioRound) -> str | None:
-    """Return that a value of ares would be larger than values may be, or `None`."""
+    """Return that a value of ares, or a List, would be larger than it may be, or `None`."""
     if round.protocol not in OF_ARES:
         return None
+    own = round.parameters
+    if own.published and is_coded(round.protocol) and own.delta > DELTA_MAX:
+        return (
+            f"published = {own.published!r}: {own.delta} clients write at once, and delta is "
+            f"{DELTA_MAX} at most"
+        )
     largest = value_bytes_of(round)
     if largest <= VALUE_BYTES_MAX:
         return None

@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from ares.cluster.tables import LARGEST_AT_ONCE, Limits
+from ares.dap.coding import STRIPE_BYTES
 from ares.model.errors import BadInput
 from ares.model.identity import VALUE_BYTES_DEFAULT
 from experiments.bench.store_clients import AresStore, CassandraStore, EtcdStore, RedisStore, Store
-from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of, is_mixed
+from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of, is_coded
 from experiments.rounds.round_worker import Role, WorkerTask
 from experiments.rounds.scenario import OF_ARES, Parameters, ScenarioRound
 from experiments.testbeds.testbed_plan import CLIENT_GROUPS, HostPlan
@@ -29,8 +30,8 @@ DISK = "/var/lib/ares-disk"
 DISK_BYTES = 1 << 30
 """Size of the disk that a host gets if a fault fills the disk of a server."""
 
-CODE_BYTES_MAX = 1 << 20
-"""Bytes of an element beyond its share of the value: 80 for each part of the code."""
+STRIPE_MORE_BYTES = 1024
+"""Bytes of an element beyond its share of the value, for each stripe: the code adds 80 to 100."""
 
 PORTS = {"redis": 6379, "etcd": 2379, "cassandra": 9042}
 ROUND_KEYSPACE = "bench"
@@ -301,10 +302,10 @@ def value_bytes_of(round: ScenarioRound) -> int:
     """Return the bytes of the largest value of a round of ares, or of a List as published."""
     own, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
     size = own.block_max if algorithm.fragmented else own.object_size
-    coded = algorithm.dap == "ec" or is_mixed(round.protocol)
-    if not (own.published and coded):
+    if not (own.published and is_coded(round.protocol)):
         return size
-    return max(size, (own.delta + 1) * (size // own.k + CODE_BYTES_MAX))
+    more = -(-size // STRIPE_BYTES) * STRIPE_MORE_BYTES
+    return max(size, (own.delta + 1) * (size // own.k + more))
 
 
 def memory_bytes_of(round: ScenarioRound) -> int:
@@ -314,7 +315,7 @@ def memory_bytes_of(round: ScenarioRound) -> int:
     Lists of all servers.
     """
     own, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
-    size, coded = own.object_size, algorithm.dap == "ec" or is_mixed(round.protocol)
+    size, coded = own.object_size, is_coded(round.protocol)
     versions = min(own.delta + 1, 1 + own.writers * own.operations) if coded else 1
     versions = 1 if algorithm.fragmented else versions
     at_server = max(versions * size // own.k, size if algorithm.dap == "abd" else 0)

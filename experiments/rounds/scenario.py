@@ -177,7 +177,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``published`` names the algorithm as published that runs in place of today's ares: "ares" (of
     2022), "ares2" with the switches piggyback, gc and batch, or "abd". Its delta is the number of
-    writers. The first ``pending`` moves of its reconfigurers end between put-config and transfer.
+    writers, or of a load's most clients. The first ``pending`` moves of its reconfigurers end
+    between put-config and transfer.
     """
 
     servers: int = 5
@@ -214,7 +215,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def delta(self) -> int:
-        return self.writers if self.published else DELTA_DEFAULT
+        writers = self.writers if self.load is None else self.load.clients_max
+        return writers if self.published else DELTA_DEFAULT
 
     @property
     def sites(self) -> dict[str, int]:

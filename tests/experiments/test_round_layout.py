@@ -23,7 +23,7 @@ from experiments.rounds.layout import (
 from experiments.rounds.round_faults import ordered
 from experiments.rounds.round_testbeds import RoundTestbed, seen
 from experiments.rounds.round_worker import dap_of_turn
-from experiments.rounds.scenario import Fault, Parameters, ScenarioRound
+from experiments.rounds.scenario import Fault, LoadSeries, Parameters, ScenarioRound
 
 NAMES = {
     "servers": ("u0", "u1", "u2", "e0", "e1"),
@@ -45,6 +45,9 @@ HOSTS = {
         (name, group) for group, names in NAMES.items() for name in names
     )
 }
+
+LIST = 400.78125
+"""MiB of four elements of a value of 200 MiB, with k = 2."""
 
 
 def round_of(protocol="ARES_EC", faults=(), **parameters):
@@ -279,8 +282,19 @@ def test_a_file_may_be_larger_than_a_value_and_its_blocks_may_not():
         ),
         (
             "ARES_EC",
+            {"published": "ares", "load": LoadSeries(clients_max=1000)},
+            None,
+        ),
+        (
+            "ARES_EC",
+            {"published": "ares", "load": LoadSeries(clients_max=1001)},
+            "1001 clients write at once, and delta is 1000 at most",
+        ),
+        ("ABD", {"published": "abd", "load": LoadSeries(clients_max=1001)}, None),
+        (
+            "ARES_EC",
             {"published": "ares", "writers": 3, "object_size": 600 * 2**20},
-            "a server sends its whole List, 4 elements of 1262485504 bytes in all",
+            "a server sends its whole List, 4 elements of 1260748800 bytes in all",
         ),
     ],
 )
@@ -317,6 +331,9 @@ def test_values_beyond_the_memory_of_this_machine_are_refused(
 def test_the_cluster_of_a_round_as_published_is_for_it_alone(tmp_path):
     """Its c0 is the first configuration of the cluster file, with a delta of the writers."""
     assert cluster_file_of(round_of(writers=7)) == {}
+    load = round_of(published="ares", load=LoadSeries(clients_max=1000))
+    assert (load.parameters.delta, cluster_file_of(load)["round_delta"]) == (1000, 1000)
+    assert cluster_file_of(round_of(load=LoadSeries(clients_max=1000))) == {}
     made = {
         "round_cluster_options": {"published": True, "transport": "libzmq"},
         "round_allow_no_faults": True,
@@ -334,8 +351,8 @@ def test_the_cluster_of_a_round_as_published_is_for_it_alone(tmp_path):
         ("ARES_EC", {"object_size": 256 * 2**20}, None),
         ("ARES_EC", {"object_size": 512 * 2**20}, 512),
         ("COARES_EC_F", {"object_size": 512 * 2**20}, None),
-        ("ARES_EC", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, 404),
-        ("ARES_MIXED", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, 404),
+        ("ARES_EC", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, LIST),
+        ("ARES_MIXED", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, LIST),
         ("ARES_ABD", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, None),
         ("ETCD", {"object_size": 512 * 2**20}, None),
     ],
