@@ -14,6 +14,7 @@ from ares.engine.effects import Operation, Pause, Together
 from ares.engine.phases import PHASE_1, PHASE_2, READ_OBJECT, WRITE_OBJECT, phase
 from ares.model.configuration import Configuration
 from ares.model.errors import (
+    ElementRefused,
     LeftBehind,
     NoTagLeft,
     NotAuthorized,
@@ -44,7 +45,7 @@ def read(view: View, object: ObjectName) -> Operation[DataResult]:
     a write back. Raises :class:`LeftBehind` for an object left behind by a move.
     """
     answers = yield from query(view, DataAccess.get_data, object)
-    found, _ = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
+    found, _ = _settled(view, answers) or (yield from _complete(view, object, answers))
     if found.value is LOST:
         raise LeftBehind(object, found.tag)
     return found
@@ -120,7 +121,7 @@ def settle_read(
 
     Returns the version and the configuration of the quorum.
     """
-    settled = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
+    settled = _settled(view, answers) or (yield from _complete(view, object, answers))
     if settled[0].value is LOST:
         raise LeftBehind(object, settled[0].tag)
     return settled
@@ -138,13 +139,15 @@ def _settled(view: View, answers: list[DataResult]) -> tuple[DataResult, Configu
 
 
 def _complete(
-    view: View, object: ObjectName, found: DataResult
+    view: View, object: ObjectName, answers: list[DataResult]
 ) -> Operation[tuple[DataResult, ConfigurationId]]:
-    """Write the version back.
+    """Write the newest version back.
 
     A client with read rights only cannot. Such a client looks again and again until another client
-    has written this version back, or has completed a later version.
+    has written this version back, or has completed a later version. Servers may refuse a version
+    written under an earlier limit of values; a version at a quorum needs no write back.
     """
+    found = newest(answers)
     assert found.value is not WITHHELD, (
         "the last configuration of a traversal has no finalized successor"
     )
@@ -153,6 +156,10 @@ def _complete(
         return found, configuration.id
     except NotAuthorized as denied:
         return (yield from _await_quorum(view, object, denied))
+    except ElementRefused:
+        if (there := at_quorum(answers, found)) is None:
+            raise
+        return found, there
 
 
 def _await_quorum(

@@ -103,7 +103,7 @@ class ConfigurationState:
     sequence takes longer than answering. ``objects``: the versions held, by object, in the order of
     names; only this class and the compiled core change them. ``element_index``: index of the
     elements held here. ``capacity``: most versions of an object. ``order_known``: see
-    ``following``. ``value_bytes``: bytes of the largest value taken from clients.
+    ``following``. ``value_bytes``: bytes of the largest new value taken from clients.
 
     The server remembers the objects with a put after nextC (``following``), and can say of the
     other objects that all their versions were here before: a mover finds these versions, because
@@ -137,7 +137,7 @@ class ConfigurationState:
         self.objects: SortedDict[ObjectName, VersionList] = SortedDict()
         self.following: set[ObjectName] = set()
         self._clock = clock
-        self._value_bytes = value_bytes
+        self.value_bytes = value_bytes
         self._left: SortedDict[ObjectName, None] = SortedDict()
         self._left_seen = ObjectName("")
         self.order_known = True
@@ -280,10 +280,10 @@ class ConfigurationState:
         elements = [element for _, element in held]
         size = sum(element.size for element in elements)
         parts = sum(len(element.parts) for element in elements)
-        if size > self._value_bytes or parts >= FRAMES_MAX:
+        if size > self.value_bytes or parts >= FRAMES_MAX:
             raise BadInput(
                 f"the List of {shown(object)} has {len(held)} elements of {size} bytes in all, and "
-                f"a reply carries at most {self._value_bytes}: take a smaller delta"
+                f"a reply carries at most {self.value_bytes}: take a smaller delta"
             )
         sound = [not self._journaled or self.is_sound(object, *version) for version in held]
         if not all(sound):
@@ -333,8 +333,8 @@ class ConfigurationState:
         if not checked:
             if not 0 < len(object) <= NAME_CHARACTERS_SURE:
                 check_name(object)
-            if element.length > self._value_bytes:
-                raise BadElement(too_large(element.length, self._value_bytes))
+            if element.length > self.value_bytes and not self._is_past(object, tag):
+                raise BadElement(too_large(element.length, self.value_bytes))
             if (
                 element.index != self.element_index
                 or not LEFT_LENGTH <= element.length <= size * self.configuration.k
@@ -375,6 +375,14 @@ class ConfigurationState:
             if versions.trimmed != trimmed:
                 self.share.record_trimmed(object, versions, lost[2], trimmed)
         return put
+
+    def _is_past(self, object: ObjectName, tag: Tag) -> bool:
+        """Return whether the version is held, with or without its data, or was replaced."""
+        versions = self.objects.get(object)
+        return versions is not None and (
+            versions.position(tag) is not None
+            or (len(versions.entries) == self.capacity and tag < versions.entries[-1][0])
+        )
 
     def _check_number(self, object: ObjectName, tag: Tag) -> None:
         """Raise :class:`BadElement` for a number unreachable by writing, by this server's clock.

@@ -9,6 +9,7 @@ element is verified, journaled, and acknowledged when durable. The server refuse
 cannot be brought; the mover carries the version.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -17,10 +18,12 @@ from typing import Any
 from msgspec import Struct
 
 from ares.model.configuration import Configuration
+from ares.model.element import too_large
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import Ack, Element, PullElement, PutData, Reason, Refused, Reply
 from ares.net.port import Sender
+from ares.platform.json_logs import is_worth_a_line
 from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import Key
 from ares.replica.replica import Replica
@@ -31,6 +34,8 @@ PULLED_BYTES_AT_ONCE = 64 * 1024 * 1024
 
 PULLS_WAITING_MAX, PULL_SENDERS_MAX = 256, 16
 """Limits of waiting versions, and of movers that wait for a version; beyond, a server refuses."""
+
+_log = logging.getLogger(__name__)
 
 Fetch = Callable[[PullElement, Configuration, Callable[[Element | None, str], None]], None]
 """A function which begins to get this server's element of a version, for a configuration.
@@ -71,6 +76,7 @@ class ElementPuller:
         self._under_way = 0
         self._bytes = 0
         self._beginning = False
+        self._too_large = 0
 
     def answer(self, sender: Sender, request: PullElement) -> Reply | None:
         """Return the reply, or None if the reply follows.
@@ -84,6 +90,12 @@ class ElementPuller:
             return Ack(request.call, hosting.successor)
         if why := _unfit(request, hosting.configuration):
             return Refused(request.call, Reason.BAD_REQUEST, why)
+        if request.length > hosting.value_bytes:
+            why = too_large(request.length, hosting.value_bytes)
+            self._too_large += 1
+            if is_worth_a_line(self._too_large):
+                _log.warning("no version is fetched (%d so far): %s", self._too_large, why)
+            return Refused(request.call, Reason.BAD_ELEMENT, why)
         key = (request.configuration, request.object, request.tag)
         errand = self._errands.get(key)
         if (

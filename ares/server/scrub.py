@@ -22,6 +22,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.model.configuration import Configuration
+from ares.model.element import too_large
 from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData, Scrub, ScrubReply
@@ -174,6 +175,12 @@ class _Repairs:
             self._host.replica.missing_bytes(key),
         )
         extra = {"object": object, "tag": str(tag)}
+        value_bytes = self._host.replica.hosted[id].value_bytes
+        if length > value_bytes * configuration.k:  # other servers' elements do not come here
+            if key not in self._missed:
+                why = too_large(length, value_bytes)
+                log.warning("an element is not repaired: %s", why, extra=extra)
+            return
         try:
             element = await self._pull(configuration, object, tag, length)
         except AresError as error:

@@ -121,13 +121,13 @@ def test_what_servers_cannot_get_the_mover_carries():
 class PullingServer:
     """s5, with the orders to fetch that it got: ``fetches`` are (request, done)."""
 
-    def __init__(self) -> None:
+    def __init__(self, **more) -> None:
         self.source, self.target = (
             ABD.at(DEFAULT_DOMAIN, 0),
             ABD_MOVED.at(DEFAULT_DOMAIN, 1, ABD.at(DEFAULT_DOMAIN, 0).id),
         )
         server = servers(5)[0]
-        self.replica = Replica(server.id, server.identity, self.source)
+        self.replica = Replica(server.id, server.identity, self.source, **more)
         assert self.replica.introduce(self.target) is None
         self.fetches, self.answers, self.fetch, self.crowded = [], [], None, False
         self.bringing = ElementPuller(
@@ -206,6 +206,16 @@ def test_what_no_mover_asks_begins_nothing():
         assert server.ask(source=source).reason is Reason.BAD_REQUEST
     assert server.ask(length=-1).reason is Reason.BAD_REQUEST
     assert server.fetches == []
+
+
+def test_a_version_beyond_the_server_s_limit_is_refused_before_it_is_fetched(caplog):
+    server = PullingServer(value_bytes=10)
+    assert server.ask("a", length=10) is None
+    replies = [server.ask("b", length=11) for _ in range(3)]
+    assert [reply.reason for reply in replies] == [Reason.BAD_ELEMENT] * 3
+    assert "a value of 11 bytes" in replies[0].detail
+    assert [request.object for request, _ in server.fetches] == ["a"]
+    assert len(caplog.records) == 2, "the first and the second"
 
 
 def test_what_is_fetched_at_once_and_what_waits_is_bounded():

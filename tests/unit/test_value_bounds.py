@@ -2,10 +2,12 @@
 
 import contextlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ares.cli.main import run
 from ares.client.store import checked_value
@@ -16,19 +18,23 @@ from ares.consensus.local import LocalConsensus
 from ares.consensus.port import NoNotes
 from ares.model.codec import frame_bytes_max
 from ares.model.configuration import Configuration
-from ares.model.element import sealed
+from ares.model.element import hollow, sealed, too_large
 from ares.model.errors import BadInput, ElementRefused
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX
 from ares.model.messages import Ack, GetData, PutData, Reason
 from ares.model.tag import Tag
 from ares.model.units import MIB
 from ares.net.transports import connections
+from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
+from ares.replica.configuration_state import BadElement, ConfigurationState
 from ares.replica.facts import ConfigurationRecord
 from ares.replica.replica import Replica
 from ares.server import process_lifecycle
+from ares.server.scrub import _Repairs
 from tests.protocol.protocol_world import ProtocolWorld, servers
 
+TAG = Tag(1, 1)
 MEMBERS = servers(0, 1, 2)
 ABD = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
 EC = Configuration.ec(MEMBERS, 2, 2, allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
@@ -130,10 +136,10 @@ def test_a_file_without_the_setting_has_none_of_its_lines(tmp_path):
 # -- servers and clients ---------------------------------------------------------------------------
 
 
-def put_of(configuration, length, index=0):
+def put_of(configuration, length, tag=TAG):
     data = bytes(-(-length // configuration.k))
-    element = sealed(configuration.id, "k", Tag(1, 1), index, length, (data,))
-    return PutData(7, configuration.id, "k", Tag(1, 1), element)
+    element = sealed(configuration.id, "k", tag, 0, length, (data,))
+    return PutData(7, configuration.id, "k", tag, element)
 
 
 def replica(configuration, **more):
@@ -155,13 +161,73 @@ def test_a_server_takes_values_up_to_its_setting(value_bytes, more, configuratio
     assert server.hosted[configuration.id].elements == 0
 
 
-def test_a_server_with_a_lower_setting_keeps_and_gives_its_larger_values():
-    server = replica(ABD, journaled=True, value_bytes=10)
+def restarted(configuration, put):
+    """Return a server that took ``put`` under an earlier limit, and has a limit of 10 now."""
+    server = replica(configuration, journaled=True, value_bytes=10)
     server.begin_restoring()
-    server.restore(ConfigurationRecord(ABD, None, False), 1)
-    server.restore(put_of(ABD, 11), 1)
+    server.restore(ConfigurationRecord(configuration, None, False), 1)
+    server.restore(put, 1)
     server.restored()
-    assert server.handle(GetData(7, ABD.id, "k", True, Tag(1, 1))).element.length == 11
+    return server
+
+
+@pytest.mark.parametrize("configuration", [ABD, EC])
+def test_a_server_with_a_lower_setting_keeps_and_gives_its_larger_values(configuration):
+    server = restarted(configuration, put_of(configuration, 11))
+    assert server.handle(GetData(7, configuration.id, "k", True, TAG)).element.length == 11
+    state = server.hosted[configuration.id]
+    assert isinstance(server.handle(put_of(configuration, 11)), Ack), "it is written back"
+    assert server.handle(put_of(configuration, 11, Tag(3, 1))).reason is Reason.BAD_ELEMENT
+    for number in range(4, 4 + state.capacity):
+        assert isinstance(server.handle(put_of(configuration, 10, Tag(number, 1))), Ack)
+    held = list(state.objects["k"].entries)
+    assert isinstance(server.handle(put_of(configuration, 11)), Ack), "it was replaced"
+    assert state.objects["k"].entries == held
+
+
+@pytest.mark.parametrize(("configuration", "length"), [(ABD, 11), (EC, 20), (EC, 21)])
+async def test_a_damaged_larger_value_is_repaired_where_its_element_can_come(
+    configuration, length, caplog
+):
+    put = put_of(configuration, length)
+    server = restarted(configuration, structs.replace(put, element=hollow(put.element)))
+    pulled = []
+
+    async def pull(*version):
+        pulled.append(version)
+        return put.element
+
+    host = SimpleNamespace(replica=server, repair=lambda put: isinstance(server.handle(put), Ack))
+    repairs = _Repairs(host, pull)
+    for _ in range(3):
+        await repairs.try_all()
+    fits = length <= 10 * configuration.k
+    assert (len(pulled), server.is_quarantined((configuration.id, "k", TAG))) == (fits, not fits)
+    told = [line for line in caplog.messages if f"a value of {length} bytes" in line]
+    assert len(told) == (not fits)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_larger_value_is_read_where_it_is_at_a_quorum_and_no_server_takes_it(
+    fast, copies, monkeypatch
+):
+    """Without the fast read a client writes each version back."""
+    world = ProtocolWorld(ABD, range(3))
+    for server in MEMBERS[:copies]:
+        world.replicas[server.id].handle(put_of(ABD, 11))
+
+    def refuse(state, put):
+        raise BadElement(too_large(put.element.length, 10))
+
+    monkeypatch.setattr(ConfigurationState, "put", refuse)
+    world.hold = lambda source, target, message: target == MEMBERS[2].id
+    reader = world.client(Switches(fast_read=fast))
+    if copies == 3:
+        assert reader.run(read(reader.view, "k")).value == bytes(11)
+    else:
+        with pytest.raises(ElementRefused, match="allows 10"):
+            reader.run(read(reader.view, "k"), idle=True)
 
 
 def test_a_client_with_another_file_learns_the_setting_from_the_refusal():
