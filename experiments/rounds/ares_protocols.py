@@ -90,14 +90,21 @@ def published_algorithm(
     )
 
 
+def k_of(servers: int, parity: int) -> int:
+    """Return k of a configuration of so many servers: the parity is limited by their number."""
+    return max(1, servers - parity)
+
+
+def servers_of_some(running: int) -> list[int]:
+    """Return the possible numbers of servers of a move onto some of the ``running`` servers."""
+    return [number for number in (3, 5, 7, 9, 11) if number <= running] or [running]
+
+
 def configuration_of(
     dap: Algorithm, servers: list[str], parity: int, delta: int = DELTA_DEFAULT
 ) -> Configuration:
-    """Return a configuration over these servers.
-
-    The erasure code has ``parity``, limited by the number of servers.
-    """
+    """Return a configuration over these servers."""
     if dap == "abd":
         return Configuration.abd(servers, allow_no_faults=True)
-    k = max(1, len(servers) - min(parity, len(servers) - 1))
+    k = k_of(len(servers), parity)
     return Configuration.ec(servers, k, delta, allow_no_faults=True)

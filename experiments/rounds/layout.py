@@ -16,7 +16,13 @@ from ares.dap.coding import STRIPE_BYTES
 from ares.model.errors import BadInput
 from ares.model.identity import VALUE_BYTES_DEFAULT
 from experiments.bench.store_clients import AresStore, CassandraStore, EtcdStore, RedisStore, Store
-from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of, is_coded
+from experiments.rounds.ares_protocols import (
+    ALGORITHM_OF,
+    configuration_of,
+    is_coded,
+    k_of,
+    servers_of_some,
+)
 from experiments.rounds.round_worker import Role, WorkerTask
 from experiments.rounds.scenario import OF_ARES, Parameters, ScenarioRound
 from experiments.testbeds.testbed_plan import CLIENT_GROUPS, HostPlan
@@ -298,14 +304,25 @@ def store_of(
     )
 
 
+def _numbers_of_servers(round: ScenarioRound) -> list[int]:
+    """Return the possible numbers of servers of a configuration of the round, after crashes too."""
+    own = round.parameters
+    if not own.reconfigurers:
+        return [own.servers]
+    crashed = sum(fault.event == "crash" for fault in round.faults)
+    running = max(1, own.servers - crashed)
+    return [own.servers, *(servers_of_some(running) if own.onto == "some" else [running])]
+
+
 def value_bytes_of(round: ScenarioRound) -> int:
     """Return the bytes of the largest value of a round of ares, or of a List as published."""
     own, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
     size = own.block_max if algorithm.fragmented else own.object_size
     if not (own.published and is_coded(round.protocol)):
         return size
+    k = min(k_of(number, own.parity) for number in _numbers_of_servers(round))
     more = -(-size // STRIPE_BYTES) * STRIPE_MORE_BYTES
-    return max(size, (own.delta + 1) * (size // own.k + more))
+    return max(size, (own.delta + 1) * (size // k + more))
 
 
 def memory_bytes_of(round: ScenarioRound) -> int:
@@ -318,9 +335,13 @@ def memory_bytes_of(round: ScenarioRound) -> int:
     size, coded = own.object_size, is_coded(round.protocol)
     versions = min(own.delta + 1, 1 + own.writers * own.operations) if coded else 1
     versions = 1 if algorithm.fragmented else versions
-    at_server = max(versions * size // own.k, size if algorithm.dap == "abd" else 0)
-    at_reader = own.servers * at_server if own.published else size
-    return own.servers * at_server + own.readers * at_reader
+    whole = size if algorithm.dap == "abd" else 0
+    at_servers = max(
+        number * max(versions * size // k_of(number, own.parity), whole)
+        for number in _numbers_of_servers(round)
+    )
+    at_reader = at_servers if own.published else size
+    return at_servers + own.readers * at_reader
 
 
 def cluster_file_of(round: ScenarioRound) -> dict[str, Any]:

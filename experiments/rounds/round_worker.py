@@ -44,6 +44,7 @@ from experiments.rounds.ares_protocols import (
     configuration_of,
     is_mixed,
     published_algorithm,
+    servers_of_some,
 )
 from experiments.rounds.correctness import NOT_JUDGED, History, content, value_of
 from experiments.rounds.load_work import make_load, prepare_load
@@ -421,12 +422,7 @@ class RoundWorker:
             elif is_mixed(work.protocol):
                 dap = "ec" if dap == "abd" else "abd"
             if parameters.onto == "some":
-                servers = chance.sample(
-                    everybody,
-                    chance.choice(
-                        [n for n in (3, 5, 7, 9, 11) if n <= len(everybody)] or [len(everybody)]
-                    ),
-                )
+                servers = chance.sample(everybody, chance.choice(servers_of_some(len(everybody))))
             try:
                 wished = await manager.identified(
                     configuration_of(dap, servers, parameters.parity, parameters.delta)

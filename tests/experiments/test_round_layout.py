@@ -48,6 +48,18 @@ HOSTS = {
 
 LIST = 400.78125
 """MiB of four elements of a value of 200 MiB, with k = 2."""
+LIST_MOVED = 400.390625
+"""MiB of four elements of a value of 100 MiB, with k = 1."""
+
+MOVED = {
+    "servers": 5,
+    "parity": 2,
+    "reconfigurers": 1,
+    "object_size": 100 * 2**20,
+    "writers": 3,
+    "published": "ares",
+}
+"""A move from five servers to three, onto some or after crashes, makes k = 1 of k = 3."""
 
 
 def round_of(protocol="ARES_EC", faults=(), **parameters):
@@ -312,13 +324,14 @@ def test_what_an_algorithm_as_published_cannot_do_is_refused(protocol, parameter
         ("ARES_EC", {"readers": 5, "operations": 1}, 3 + 5),
         ("COARES_EC_F", {"readers": 6}, 1.5 + 6),
         ("ARES_MIXED", {"readers": 5, "operations": 0, "published": "ares"}, 3 + 5 * 3),
+        ("ARES_EC", MOVED | {"onto": "some", "readers": 5}, 12 + 5 * 12),
     ],
 )
 def test_values_beyond_the_memory_of_this_machine_are_refused(
     protocol, parameters, values, monkeypatch
 ):
     """With k = 2 of three servers, two versions take as much as one value at each server."""
-    round = round_of(protocol, object_size=2**20, **parameters)
+    round = round_of(protocol, **parameters | {"object_size": 2**20})
     assert memory_bytes_of(round) == int(values * 2**20)
     pages = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": int(values * 2**20 / 0.9) + 1}
     monkeypatch.setattr(os, "sysconf", pages.__getitem__)
@@ -354,6 +367,10 @@ def test_the_cluster_of_a_round_as_published_is_for_it_alone(tmp_path):
         ("ARES_EC", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, LIST),
         ("ARES_MIXED", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, LIST),
         ("ARES_ABD", {"object_size": 200 * 2**20, "writers": 3, "published": "ares"}, None),
+        ("ARES_EC", MOVED, None),
+        ("ARES_EC", MOVED | {"onto": "some"}, LIST_MOVED),
+        ("ARES_EC", MOVED | {"onto": "some", "reconfigurers": 0}, None),
+        ("ARES_EC", MOVED | {"faults": (Fault("crash", at_s=1.0),) * 2}, LIST_MOVED),
         ("ETCD", {"object_size": 512 * 2**20}, None),
     ],
 )
