@@ -5,6 +5,7 @@ file that `up` refuses.
 """
 
 import errno
+import math
 import secrets
 import socket
 from collections.abc import Mapping
@@ -325,6 +326,11 @@ def _text(plan: InitPlan, keys: Mapping[str, str]) -> str:
     return written(file, remarks)
 
 
+def timeout_for(value_bytes: int) -> float:
+    """Return the seconds for an operation on the largest value: the default, or more."""
+    return float(math.ceil(ClientSettings().timeout_s * value_bytes / VALUE_BYTES_DEFAULT))
+
+
 def _file(plan: InitPlan, keys: Mapping[str, str], configuration: Configuration) -> FileTable:
     chosen = _free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20)
     addresses = (f"{plan.host}:{port}" for port in chosen)
@@ -367,9 +373,10 @@ def _file(plan: InitPlan, keys: Mapping[str, str], configuration: Configuration)
         etcd=EtcdTable(plan.etcd) if plan.etcd else None,
         limits=Limits.for_values(plan.value_bytes),
         autopilot=AutopilotSettings() if plan.autopilot else None,
-        client=ClientSettings(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret")
-        if keys
-        else ClientSettings(),
+        client=ClientSettings(
+            timeout_for(plan.value_bytes),
+            key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret" if keys else None,
+        ),
         initial=InitialTable(
             configuration.dap,
             list(configuration.server_ids),

@@ -5,7 +5,7 @@ hence no part of the file is guessed. Every error is :class:`BadInput` and names
 and the expected value; at that time no process was started and no message sent.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +40,7 @@ from ares.model.configuration import (
     Server,
 )
 from ares.model.errors import BadInput, ConfigurationRefused
-from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT, ServerId
 from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named, refuse
 from ares.security.keys import keyed, read_secret
 
@@ -215,7 +215,7 @@ class _Checks:
             else self._home / file.consensus_password,
             etcd=None if file.etcd is None else self._etcd(file.etcd),
             security=security,
-            notes=_notes(len(file.consensus), file.etcd),
+            notes=(*_notes(len(file.consensus), file.etcd), *_warnings(file)),
             beat_s=file.beat_s,
             durable=file.durability == "fsync",
             limits=file.limits,
@@ -319,6 +319,14 @@ class _Checks:
             )
         except BadInput as error:
             refuse(self._path, "initial", str(error))
+
+
+def _warnings(file: FileTable) -> Iterator[str]:
+    if file.transport == "libzmq" and file.limits.value_bytes > VALUE_BYTES_DEFAULT:
+        yield (
+            "with libzmq a connection without a key can make a process hold "
+            f"{file.limits.value_bytes} bytes in the handshake (docs/limits.md)"
+        )
 
 
 def _notes(members: int, etcd: EtcdTable | None) -> tuple[str, ...]:

@@ -151,7 +151,7 @@ class Unavailable(_Detailed, Uncertain):
 class ElementRefused(Unavailable):
     """Servers refuse the element, each for the reason in ``missing``.
 
-    Mostly the tag is too high to be reached by writing.
+    The tag is too high to be reached by writing, or the value is larger than the servers' limit.
     """
 
 

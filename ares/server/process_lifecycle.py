@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from ares.security.keys import SecretKey
     from ares.server.storage_server import StorageServer
 
-REPAIR_TIMEOUT_S = 60.0
+REPAIR_TIMEOUT_S, REPAIR_BYTES_PER_S_MIN = 60.0, 10e6
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 _STORE_LOST = "the data of an earlier run of this server is set aside: serving under a new identity"
@@ -153,6 +153,10 @@ def _own_connections(settings: Settings, key: "SecretKey | None") -> "Connection
     return connections(key, settings.transport, value_bytes=value_bytes)
 
 
+def _repair_timeout_s(length: int) -> float:
+    return REPAIR_TIMEOUT_S + length / REPAIR_BYTES_PER_S_MIN
+
+
 class ElementClient:
     """The client through which ``server`` asks other servers for elements.
 
@@ -176,7 +180,7 @@ class ElementClient:
         rebuilt = rebuild_element(
             configuration, object, tag, length, self._server.id, runner.session.readiness.suspects
         )
-        return await runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
+        return await runner.run(rebuilt, f"repair of {object!r}", _repair_timeout_s(length))
 
     def fetch(
         self,
@@ -216,7 +220,8 @@ class ElementClient:
             brought = bring_element(
                 request, target, self._server.id, runner.session.readiness.suspects
             )
-            element = await runner.run(brought, f"bringing of {request.object!r}", REPAIR_TIMEOUT_S)
+            timeout_s = _repair_timeout_s(request.length)
+            element = await runner.run(brought, f"bringing of {request.object!r}", timeout_s)
         except AresError as error:
             why = str(error)[:DETAIL_CHARACTERS_MAX]
         except Exception as error:  # the mover needs an answer to any peer's message

@@ -21,7 +21,7 @@ from ares.model.configuration import Configuration
 from ares.model.element import hollow, sealed, too_large
 from ares.model.errors import BadInput, ElementRefused
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX
-from ares.model.messages import Ack, GetData, PutData, Reason
+from ares.model.messages import Ack, GetData, PullElement, PutData, Reason
 from ares.model.tag import Tag
 from ares.model.units import MIB
 from ares.net.transports import connections
@@ -114,6 +114,18 @@ def test_init_writes_the_setting_and_room_for_it(tmp_path, word, bytes):
     found = Settings.load(tmp_path / "cluster.toml").limits
     assert found == Limits.for_values(bytes)
     assert found.received_bytes >= 4 * bytes
+    text = (tmp_path / "cluster.toml").read_text()
+    assert Settings.load(tmp_path / "cluster.toml").client.timeout_s == 30 * bytes // (256 * MIB)
+    assert ("timeout_s =" in text) == (bytes > VALUE_BYTES_DEFAULT)
+
+
+@pytest.mark.parametrize("transport", ["native", "libzmq"])
+@pytest.mark.parametrize("word", ["256M", "257M"])
+def test_init_says_what_strangers_may_take_from_libzmq(tmp_path, word, transport, capsys):
+    words = ["init", str(tmp_path), "--base-port", "0", "--value-max", word]
+    assert run([*words, "--transport", transport]) == 0
+    told = "note: with libzmq a connection without a key can make a process hold 269484032 bytes"
+    assert (told in capsys.readouterr().out) == (transport == "libzmq" and word == "257M")
 
 
 @pytest.mark.parametrize("word", ["0", "-1", "255M", "1073741825", "text"])
@@ -250,6 +262,24 @@ def test_a_client_sends_values_up_to_the_setting(bytes_max, more, kind):
         else:
             with pytest.raises(BadInput, match=f"at most {bytes_max} bytes .*value_bytes under"):
                 checked_value(value, bytes_max)
+
+
+async def test_a_repair_has_time_for_its_length(tmp_path, monkeypatch):
+    settings, given_s = create(tmp_path, InitPlan(base_port=1)), []
+
+    async def record(operation, label, timeout_s):
+        given_s.append(timeout_s)
+
+    session = SimpleNamespace(readiness=SimpleNamespace(suspects=()))
+    runner = SimpleNamespace(run=record, session=session)
+    client = process_lifecycle.ElementClient(settings, next(iter(settings.servers.values())))
+    monkeypatch.setattr(client, "_connected", lambda: runner)
+    for length in (0, VALUE_BYTES_MAX):
+        await client.rebuilt(settings.initial, "k", TAG, length)
+        request = PullElement(1, settings.initial.id, "k", TAG, length, settings.initial)
+        await client._fetch(request, settings.initial, lambda *_: None)
+    assert given_s[:2] == [60.0, 60.0]
+    assert min(given_s[2:]) > 160
 
 
 async def test_a_process_s_own_connections_have_the_bound_of_its_file(tmp_path, monkeypatch):
