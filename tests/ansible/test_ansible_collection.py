@@ -173,6 +173,25 @@ def test_tasks_that_handle_secrets_tell_nothing():
                     assert task.get("no_log") or "client.sh" in str(task), (path, task["name"])
 
 
+def test_packages_of_services_start_nothing_and_bring_no_other_services():
+    def installing(tasks):
+        for task in tasks or []:
+            yield from installing(task.get("block"))
+            words = task.get("ansible.builtin.apt", {})
+            if "deb" in words or "peer" in words.get("name", ""):
+                yield words
+
+    found = [
+        words
+        for path in (COLLECTION / "roles").glob("*/tasks/*.yml")
+        for words in installing(yaml.safe_load(path.read_text()))
+    ]
+    assert len(found) == 2
+    for words in found:
+        assert words.get("policy_rc_d") == 101, words
+        assert words.get("install_recommends") is False, words
+
+
 @pytest.mark.parametrize("kind", ["server", "consensus"])
 def test_units_are_those_of_packaging(kind):
     unit = COLLECTION / "roles" / "common" / "files" / f"ares-{kind}@.service"
