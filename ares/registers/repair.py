@@ -225,7 +225,8 @@ def _encoded(
 ) -> Operation[Parts]:
     """Return the data of element ``index`` of ``target``. Raises :class:`ares.DecodeFailed`."""
     given, wanted = coding_for(source), coding_for(target)
-    whole = memoryview(b"".join(elements[0])) if source.dap == "abd" else memoryview(b"")
+    copies = elements[0] if source.dap == "abd" else ()
+    whole = memoryview(copies[0] if len(copies) == 1 else b"".join(copies))
     own: list[bytes] = []
     for stripe, start in enumerate(range(0, length, STRIPE_BYTES)):
         if stripe and stripe % STRIPES_AT_ONCE == 0:

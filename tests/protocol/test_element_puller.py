@@ -3,6 +3,7 @@
 See docs/protocol.md, reconfig.
 """
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ from ares.model.tag import Tag
 from ares.reconfig.mover import MoveOptions
 from ares.reconfig.reconfigure import reconfigure
 from ares.registers.operations import read, write
-from ares.registers.repair import bring_element
+from ares.registers.repair import _encoded, bring_element
 from ares.replica.replica import Replica
 from ares.server.element_puller import (
     PULL_SENDERS_MAX,
@@ -87,6 +88,24 @@ def test_values_of_several_stripes_are_cut_as_a_writer_cuts_them():
     for position, server in enumerate(configuration.server_ids):
         versions = world.replicas[server].hosted[configuration.id].objects.get(ObjectName("a"))
         assert versions is None or versions.entries[0][1].parts == tuple(coded[position])
+
+
+def test_a_received_whole_value_is_cut_into_elements_without_a_copy_of_it():
+    value = Random(4).randbytes(16 * STRIPE_BYTES + 5)
+    coded = coding_for(EC).encode(value)
+    part, size, element = memoryview(value), len(value), []
+
+    def cut():
+        element.extend((yield from _encoded(ABD, EC, size, {0: (part,)}, 1)))
+
+    tracemalloc.start()
+    try:
+        list(cut())
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert element == list(coded[1])
+    assert peak_bytes < size * 3 / 4
 
 
 def test_where_elements_are_the_same_each_server_asks_the_one_at_its_position():
