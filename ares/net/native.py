@@ -21,6 +21,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from ares.cluster.addresses import split_address
 from ares.cluster.tables import Limits
@@ -523,17 +524,23 @@ class ZmtpListener(BatchListener):
                 self._limits.received_bytes,
                 self._weight,
                 "sent of messages that are not complete, or not answered",
+                lambda held: (self._weight(held) // MIB, held.missing_bytes, self._weight(held)),
             )
 
     def _hang_up_beyond(
-        self, most: int, weight: Callable[[ZmtpConnection], int], what: str
+        self,
+        most: int,
+        weight: Callable[[ZmtpConnection], int],
+        what: str,
+        order: Callable[[ZmtpConnection], Any] | None = None,
     ) -> None:
+        """Close the highest connections by ``order``, or by weight, until the sum is within most.
+
+        A connection without any weight stays.
+        """
         total = sum(map(weight, self.connections))
         while total > most and self.connections:
-            heaviest = max(
-                self.connections,
-                key=lambda held: (weight(held) // MIB, held.missing_bytes, weight(held)),
-            )
+            heaviest = max(filter(weight, self.connections), key=order or weight)
             total -= weight(heaviest)
             self._cut(
                 heaviest, f"{weight(heaviest)} bytes {what}, and all clients' together are too many"

@@ -361,6 +361,8 @@ class Mover:
             yield Gather(
                 self._target, PullElement, "bring", give_up_s=patience_s, arguments=arguments
             )
+        except ElementRefused:  # the value is at fault, and not the way between servers
+            return False
         except Unavailable:
             self._not_brought += 1
             return False

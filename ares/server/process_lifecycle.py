@@ -148,7 +148,7 @@ def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
 
 
 def _own_connections(settings: Settings, key: "SecretKey | None") -> "Connections":
-    """Return connections of a process under its ``key``, with the process's own bound of frames."""
+    """Return connections of a server under its ``key``, with the server's own bound of frames."""
     value_bytes = settings.limits.value_bytes
     return connections(key, settings.transport, value_bytes=value_bytes)
 
@@ -289,7 +289,7 @@ def piloted(
     def make(consensus: Consensus, leads: Callable[[], bool], notes: Notes) -> Autopilot:
         manager = manager_of(
             own,
-            lambda: _own_connections(settings, key),
+            lambda: connections(key, settings.transport),
             consensus,
             Switches(),
             service="ares-autopilot",

@@ -142,7 +142,8 @@ def evaluate(claim: Claim, rows: Sequence[FigureRow]) -> Verdict:
 def untranscribed(side: Filters) -> str | None:
     """Return why the algorithm as published cannot run ``side``, or `None`."""
     on = [word[1:] for word in str(side.get("switches", "")).split() if word[0] == "+"]
-    return why_untranscribed(side.get("algorithm", ""), side["published"], on)
+    reconfigurers = int(side.get("reconfigurers", 0) or 0)
+    return why_untranscribed(side.get("algorithm", ""), side["published"], on, reconfigurers)
 
 
 def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> Comparison:

@@ -301,6 +301,19 @@ async def test_small_unread_replies_are_counted_too(our_server: ZmqWire) -> None
         await our_server.connect(server).ask(S0, [get_tag(10_001)])
 
 
+async def test_unread_replies_of_others_do_not_cut_off_an_upload(our_server: ZmqWire) -> None:
+    """Each of the others has less than 1 MiB unread."""
+    async with serving(Limits(unread_bytes=4 * MIB), bytes(4000)) as (server, listener):
+        _, writer = await shaken_hands(server)
+        writer.write(LARGE_FRAME + struct.pack(">Q", 100 * MIB) + bytes(MIB))
+        await until(lambda: any(each.missing_bytes > MIB for each in listener.connections))
+        upload = next(each for each in listener.connections if each.missing_bytes > MIB)
+        async with deaf(server, 20, 200, 15):
+            await until(lambda: listener.cut > 0)
+            assert upload in listener.connections
+        writer.close()
+
+
 async def test_a_client_that_left_is_forgotten(our_server: ZmqWire) -> None:
     async with serving(Limits(), bytes(1000)) as (server, listener):
         for _ in range(20):

@@ -36,6 +36,9 @@ from ares.platform.trusted_files import DIRECTORY_MADE_FOR_ALL, opener
 PROCESS_STOP_S = 5.0
 """Seconds from SIGTERM to the kill of a process that does not stop."""
 
+PORTS_FREED_S = 2.0
+"""Seconds to wait for ports: a killed process holds them until its memory is freed."""
+
 _PROCESS_POLL_S = 0.03
 _LOG_LINES_SHOWN = 12
 _PID_BYTES_MAX = 32
@@ -113,9 +116,15 @@ class Supervisor:
         ``interrupted()`` turns true: in this case no process is left running.
         """
         self._logs.mkdir(DIRECTORY_MADE_FOR_ALL, exist_ok=True)
-        left_out = {
-            member.id: f"was not started: {deaf}" for member in members if (deaf := _deaf(member))
-        }
+        until_s = time.monotonic() + PORTS_FREED_S
+        while (
+            left_out := {
+                member.id: f"was not started: {deaf}"
+                for member in members
+                if (deaf := _deaf(member))
+            }
+        ) and time.monotonic() < until_s:
+            time.sleep(_PROCESS_POLL_S)
         begun: dict[str, int] = {}
         try:
             for member in members:
