@@ -8,6 +8,7 @@ import contextlib
 import struct
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -299,6 +300,24 @@ async def test_small_unread_replies_are_counted_too(our_server: ZmqWire) -> None
         await until(lambda: listener.cut > 0)
         assert unread_bytes(listener) <= 9 * MIB
         await our_server.connect(server).ask(S0, [get_tag(10_001)])
+
+
+async def test_a_complete_message_is_counted_once(
+    our_server: ZmqWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection counts the bytes under way, and the line the complete messages."""
+    counted: list[int] = []
+    receive = ZmtpListener._receive
+
+    def record(listener: ZmtpListener, sender: Any, came: Any) -> None:
+        counted.append(listener._held_bytes)
+        receive(listener, sender, came)
+
+    monkeypatch.setattr(ZmtpListener, "_receive", record)
+    async with serving(Limits()) as (server, listener):
+        await our_server.connect(server).ask(S0, [put(1, 8 * MIB)])
+        assert counted == [0]
+        assert listener._held_bytes == 0
 
 
 async def test_unread_replies_of_others_do_not_cut_off_an_upload(our_server: ZmqWire) -> None:

@@ -155,6 +155,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             self.ready = not self.transport.is_closing()
             self._met(self)
         if messages:
+            if self.held_bytes:  # from now on the owner counts the messages
+                self._account(0)
             self._receive(self, messages)
         if incoming.held_bytes != self.held_bytes:
             self._account(incoming.held_bytes)
