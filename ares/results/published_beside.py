@@ -120,17 +120,20 @@ def rename_lines(
     """Return printed figures with this project's names, if the database has the scenario.
 
     The figures get the switches of this project's runs of the algorithm, or of the scenario if it
-    has no such run. Figures with pending configurations stay: this project has no such runs.
+    has no such run. Figures of pending configurations stay unless this project has runs with as
+    many.
     """
     switches: dict[tuple[str, str], set[str]] = {}
+    pending: dict[str, set[int]] = {}
     for run in runs:
         if not run["published"]:
+            pending.setdefault(run["scenario"], set()).add(run["parameters"].get("pending", 0))
             for algorithm in (run["algorithm"], ""):
                 switches.setdefault((run["scenario"], algorithm), set()).add(
                     str(run["parameters"].get("switches", "none"))
                 )
     names = _as_published(runs)
-    renamed = [_renamed(line, names, switches) for line in lines]
+    renamed = [_renamed(line, names, switches, pending) for line in lines]
     return [line for line in renamed if line is not None]
 
 
@@ -138,18 +141,20 @@ def _renamed(
     line: PublishedLine,
     names: dict[tuple[str, str], str],
     switches: dict[tuple[str, str], set[str]],
+    pending: dict[str, set[int]],
 ) -> PublishedLine | None:
     """Return the renamed figure, or None if no run had the figure's switches.
 
     ``switches`` is by scenario and algorithm; the empty algorithm has all of the scenario.
+    ``pending``: the numbers of pending configurations in this project's runs, by scenario.
     """
     other, (name, _, on) = PUBLISHED_SCENARIOS[line.scenario], line.algorithm.partition(" ")
-    everyone = switches.get((other.scenario, ""))
-    if everyone is None or line.at.get("pending"):
+    everyone, counts = switches.get((other.scenario, "")), pending.get(other.scenario, {0})
+    if everyone is None or line.at.get("pending", 0) not in counts:
         return line
     protocol = PUBLISHED_ALGORITHMS.get(name, name)
     algorithm = names.get((other.scenario, protocol), protocol)
-    at = {key: value for key, value in line.at.items() if key != "pending"}
+    at = {key: value for key, value in line.at.items() if key != "pending" or counts != {0}}
     if name in PUBLISHED_ALGORITHMS:
         words = (
             {"PB": "piggyback"} if line.scenario == "piggyback" else {"PB": "piggyback", "GC": "gc"}

@@ -133,6 +133,8 @@ def why_not(round: ScenarioRound, testbed: str) -> str | None:
             "a reconfigurer of today's ares finishes each move that it finds: pending moves need "
             "an algorithm as published"
         )
+    if own.pending and not own.fresh_after_s:
+        return "pending moves come before all reads: say when reads begin, by fresh_after_s"
     if round.parameters.rate_mbit and testbed != "local":
         return f"testbed {testbed} limits no rate: testbed local does"
     if testbed == "processes" and round.parameters.placement:

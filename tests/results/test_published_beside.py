@@ -185,6 +185,16 @@ def test_printed_figures_are_those_of_our_switches():
     assert rename_lines(published(), []) == published()
 
 
+def test_printed_figures_of_pending_configurations_stand_beside_runs_with_as_many():
+    one, many = run("chain"), run("chain")
+    many["parameters"]["pending"] = 11
+    renamed = rename_lines(published(), [one, many])
+    lines = [line for line in renamed if line.algorithm == "COARES_MIXED"]
+    assert {(line.at["pending"], line.points[0][1]) for line in lines} == {(11, 0.162), (0, 0.163)}
+    few = rename_lines(published(), [one, {**many, "parameters": {"pending": 3}}])
+    assert {line.at["pending"] for line in few if line.scenario == "garbage_collection"} == {11}
+
+
 def test_printed_figures_have_the_switches_of_the_algorithm_beside_them():
     printed = "ARES_EC (ARES II as printed)"
     runs = [
