@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -274,6 +275,17 @@ def test_a_taken_address_stops_one_server_of_a_cluster_that_ran_and_not_the_othe
 
 
 @pytest.mark.slow
+def test_up_waits_for_ports_that_a_killed_server_still_holds(cluster: Path) -> None:
+    """A server with much memory keeps its ports for a moment after kill -9."""
+    assert ares("up", cluster, "--detach").returncode == 0
+    assert ares("down", cluster).returncode == 0
+    address = Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].address
+    held = socket.create_server(split_address(address))
+    threading.Timer(1.5, held.close).start()
+    up = ares("up", cluster, "--detach")
+    assert up.returncode == 0, up.stderr
+
+
 def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> None:
     address = Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].address
     with socket.create_server(split_address(address)):

@@ -12,10 +12,11 @@ from ares.dap.coding import STRIPE_BYTES, coding_for
 from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
+from ares.model.errors import ObjectsStuck
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ObjectName
 from ares.model.messages import Ack, DataReply, GetData, PullElement, PutData, Reason, Refused
 from ares.model.tag import Tag
-from ares.reconfig.mover import MoveOptions
+from ares.reconfig.mover import NOT_BROUGHT_MAX, MoveOptions
 from ares.reconfig.reconfigure import reconfigure
 from ares.registers.operations import read, write
 from ares.registers.repair import _encoded, bring_element
@@ -132,6 +133,27 @@ def test_what_servers_cannot_get_the_mover_carries():
     world.hold = lambda *_: False
     reader = world.client()
     assert reader.run(read(reader.view, ObjectName("a"))).value == LARGE
+
+
+def test_values_beyond_a_lowered_limit_do_not_end_the_way_between_servers():
+    """The mover names these values, and servers still bring all others."""
+    world = ProtocolWorld(ABD.at(DEFAULT_DOMAIN, 0), range(8), seed=3)
+    writer, mover, puts = world.client(), world.client(), []
+    for number in range(NOT_BROUGHT_MAX + 1):
+        writer.run(write(writer.view, ObjectName(f"beyond {number}"), LARGE))
+    writer.run(write(writer.view, ObjectName("within"), LARGE[:-1]))
+    for replica in world.replicas.values():
+        replica._value_bytes = len(LARGE) - 1
+
+    def watch(source, target, message):
+        if source is mover and isinstance(message, PutData):
+            puts.append(message.object)
+
+    world.watch = watch
+    with pytest.raises(ObjectsStuck) as stuck:
+        mover.run(reconfigure(mover.view, ABD_MOVED, BY_SERVERS), idle=True)
+    assert len(stuck.value.objects) == NOT_BROUGHT_MAX + 1
+    assert ObjectName("within") not in puts
 
 
 # -- a server's part -------------------------------------------------------------------------------
