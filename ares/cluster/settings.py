@@ -76,7 +76,7 @@ class Settings(Struct, frozen=True):
     autopilot: AutopilotSettings | None = None
     transport: TransportName = "native"
     published: bool = False
-    """Whether the algorithms as published may run (ares/testing/published); never with users."""
+    """Permission for the algorithms as published (ares/testing/published); never with users."""
 
     @staticmethod
     def load(path: Path | str) -> "Settings":

@@ -110,7 +110,7 @@ class ServingParts(NamedTuple):
     """The sites of counted clients."""
 
     published: bool = False
-    """Whether the algorithms as published may run."""
+    """Permission for the algorithms as published."""
 
     value_bytes: int = VALUE_BYTES_DEFAULT
     """Bytes of the largest value taken from clients."""

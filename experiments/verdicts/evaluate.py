@@ -2,10 +2,10 @@
 
 Pure: equal inputs give equal results, without I/O.
 
-Both sides of a quotient are compared at one point: they differ in nothing but the parameters that
-the claim names, and runs are paired by iteration. The value is the geometric mean over the rounds
-of the quotient of their means. Its 95 % interval is Student's, over the logarithms of the rounds'
-quotients: rounds are independent measurements, operations of a round are not.
+Both sides of a quotient are compared at one point: only the parameters named by the claim differ,
+and runs are paired by iteration. The value is the geometric mean of the rounds' quotients of means.
+The 95 % interval is Student's, over the logarithms of the rounds' quotients: rounds are independent
+measurements, operations of a round are not.
 """
 
 import itertools
@@ -48,7 +48,7 @@ PAUSES = {
 """Parameters that are no point; runs are paired by them."""
 
 OF_ARES_ALONE = {"published", "switches"}
-"""Parameters that other stores do not have."""
+"""Parameters of ares alone."""
 
 FREE = PAUSES | {"k", "m", "checked", "check"}
 """Parameters that are no point, and columns that follow from other parameters."""
@@ -57,8 +57,8 @@ FREE = PAUSES | {"k", "m", "checked", "check"}
 class FigureRow(Struct, frozen=True):
     """The figures of a kind of operation in a run.
 
-    ``parameters`` are the run's, with texts for values that are no numbers. ``samples`` has the
-    figures that each operation has, by name. ``run`` is the run's directory.
+    ``parameters``: of the run, with texts for values other than numbers. ``samples``: the figures
+    of each operation, by name. ``run``: the run's directory.
     """
 
     scenario: str
@@ -211,7 +211,7 @@ def _measure(rows: Sequence[FigureRow], quotient: Quotient, statistic: str) -> _
 
 
 def _elsewhere(rows: Sequence[FigureRow], filters: Filters) -> str:
-    """Return which parameters of the nearest run are not those of the claim."""
+    """Return the parameters in which the nearest run differs from the claim."""
     own = [
         row for row in rows if all(_is(row, key, filters.get(key)) for key in ("algorithm", "op"))
     ]

@@ -50,7 +50,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def judge(arguments: argparse.Namespace) -> int:
-    """Write the page, or say which claims lack data."""
+    """Write the page, or name the claims without data."""
     rows, runs = ([], []) if arguments.no_results else read_rows(arguments.results)
     told = sources()
     verdicts = [evaluate(claim, rows) for source in told for claim in source.claim]
@@ -66,9 +66,9 @@ def judge(arguments: argparse.Namespace) -> int:
 
 
 def check(verdicts: Sequence[Verdict]) -> int:
-    """Print a line for each claim that lacks data. Return 1 if there are any.
+    """Print a line for each claim without data. Return 1 if one is printed.
 
-    Claims that no scenario measures yet, or that await a transcription, lack no data.
+    A claim without a scenario, or awaiting a transcription, is left out.
     """
     lacking = [
         verdict.claim

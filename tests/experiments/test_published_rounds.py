@@ -84,7 +84,7 @@ def test_the_engine_tells_a_lost_write_beside_the_time(tmp_path, monkeypatch):
 
 
 async def test_reconfigurers_in_turn_leave_the_first_moves_pending(tmp_path, monkeypatch):
-    """Of six moves by two reconfigurers in turn the first three end after add-config."""
+    """Six moves by two reconfigurers in turn: the first three end after add-config."""
     cluster = SimpleNamespace(servers={"s0": 1, "s1": 1, "s2": 1})
 
     class Moves:

@@ -51,7 +51,7 @@ def test_a_write_and_a_read_show_their_phases_and_whom_they_waited_for(cli: Cli)
 def test_a_reconfiguration_names_a_stopped_server_and_its_times_add_up(
     cli: Cli, tmp_path: Path
 ) -> None:
-    """The second that it waits for a server's description went into judging the replies before."""
+    """The wait of a second for a server's description once counted as work on earlier replies."""
     traces, stopped = tmp_path / "reconfig.json", int((cli.directory / "run/s3.pid").read_text())
     cli.ok("write", "k", stdin=b"value")
     os.kill(stopped, signal.SIGSTOP)
@@ -78,7 +78,7 @@ def test_a_reconfiguration_names_a_stopped_server_and_its_times_add_up(
 
 
 def rows(tree: str) -> list[tuple[str, float, float, str]]:
-    """Return the lines of a tree: name, whole time, time without the lines below, all of it."""
+    """Return the lines of a tree: name, whole time, time without the lines below, line."""
     row = re.compile(r" *(\S.*?) +(\d+\.\d+) ms +(\d+\.\d+) ms ")
     found = [(row.match(line), line) for line in tree.splitlines()]
     return [(told[1], float(told[2]), float(told[3]), line) for told, line in found if told]

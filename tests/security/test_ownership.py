@@ -1,6 +1,6 @@
-"""Files that other users of the machine could change: refused if keys or votes depend on them.
+"""Files which another user of the machine could change, with keys or votes: they are refused.
 
-Such files are never made, with any umask.
+No umask makes a command write such a file.
 """
 
 import os
@@ -22,7 +22,7 @@ from ares.security.clients_file import AuthorisedClients, read_clients
 from ares.server.process_lifecycle import guard_of
 
 SOMEBODY = 12_345
-"""User id that no user of this machine has."""
+"""A user id without a user on this machine."""
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 

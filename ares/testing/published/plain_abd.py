@@ -13,7 +13,7 @@ from ares.testing.published.data_access import Found, Measure, unmeasured
 
 
 class AbdClient:
-    """A reader and writer of a configuration that never changes."""
+    """A reader and writer of a configuration without successors."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class AbdClient:
 
     @phase(WRITE_OBJECT)
     def write(self, object: ObjectName, val: Value) -> Operation[Tag]:
-        """Ask a quorum for its tags, put ``val`` under a higher tag, and return that tag."""
+        """Ask a quorum for tags, put ``val`` under a higher tag, and return this tag."""
         tau = yield from self._next_tag(object)
         yield from self._put(object, tau, val)
         return tau
 
     @phase(READ_OBJECT)
     def read(self, object: ObjectName) -> Operation[Found]:
-        """Ask a quorum for its pairs, put the maximum, and return the maximum."""
+        """Ask a quorum for pairs, put the maximum, and return the maximum."""
         tau_max, v_max = yield from self._ask_data(object)
         yield from self._put(object, tau_max, v_max)
         return tau_max, v_max
