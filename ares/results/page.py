@@ -8,12 +8,13 @@ import base64
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from ares.platform.release import version
 from ares.results import chosen_traces, over_time
@@ -87,9 +88,22 @@ Progress = Callable[[int, int, str], None]
 """A function called with the number of runs done, the total, and the name of a run."""
 
 
-def render(database: sqlite3.Connection, name: str, progress: Progress) -> str:
-    """Return the page. ``name``: the name of the database."""
-    data = _data(database, name, progress)
+class JudgedClaim(Struct, frozen=True):
+    """A claim of a source about the runs of a scenario, and its verdict, as text."""
+
+    scenario: str
+    where: str
+    claim: str
+    published: str
+    ours: str
+    verdict: str
+
+
+def render(
+    database: sqlite3.Connection, name: str, progress: Progress, claims: Sequence[JudgedClaim] = ()
+) -> str:
+    """Return the page. ``name``: the name of the database. ``claims``: shown by scenario."""
+    data = _data(database, name, progress) | {"claims": claims}
     content = {
         "STYLE": _read("uplot/uPlot.min.css") + _read("report.css"),
         "UPLOT": f"/*!\n{_read('uplot/LICENSE')}*/\n{_read('uplot/uPlot.iife.min.js')}",

@@ -14,6 +14,8 @@ from experiments.rounds.engine import Engine
 from experiments.rounds.round_testbeds import MADE, RESERVED_BEDS
 from experiments.rounds.scenario import SCALES, Scenario, ScenarioRound, protocols_of, scenarios
 from experiments.verdicts.claimed_points import claims, point_rounds
+from experiments.verdicts.report_page import write_report
+from experiments.verdicts.rows import DATABASE
 
 RESULTS = Path("results/experiments")
 POINTS = "points"
@@ -212,10 +214,8 @@ def report(arguments: argparse.Namespace) -> int:
         )
     if (published := getattr(arguments, "published", None)) is not None:
         runs.append(published)
-    database, page = arguments.results / "results.db", arguments.results / "report.html"
-    for words in (["import", *runs, "--into", database], ["report", database, "-o", page]):
-        if status := subprocess.run(
-            python("-m", "ares", "results", *words), check=False
-        ).returncode:
-            return status
+    words = ["results", "import", *runs, "--into", arguments.results / DATABASE]
+    if status := subprocess.run(python("-m", "ares", *words), check=False).returncode:
+        return status
+    print(f"{write_report(arguments.results)}: open it in a browser")
     return 0

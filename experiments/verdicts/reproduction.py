@@ -142,7 +142,7 @@ def _line(verdict: Verdict) -> tuple[str, ...]:
         claim.claim,
         claim.published,
         point(claim),
-        _ours(verdict),
+        measured_text(verdict),
         f"*{verdict.word}*" + (" (by a test)" if claim.test else ""),
         " ".join(filter(None, (_why(verdict), claim.note if verdict.measured else ""))),
     )
@@ -168,7 +168,8 @@ def point(claim: Claim) -> str:
     return "; ".join(filter(None, words))
 
 
-def _ours(verdict: Verdict) -> str:
+def measured_text(verdict: Verdict) -> str:
+    """Return the ratios that were measured, with their intervals, or the name of a test."""
     if verdict.claim.test:
         return f"`{verdict.claim.test}`"
     if not verdict.measured:

@@ -4,11 +4,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ares.model.errors import BadInput
-from ares.platform.replacement import replace_file
 from experiments.rounds.round_commands import RESULTS
 from experiments.verdicts.claim import AWAITING, NOT_MEASURED, sources
 from experiments.verdicts.evaluate import Verdict, evaluate
+from experiments.verdicts.report_page import write_whole
 from experiments.verdicts.reproduction import command, render
 from experiments.verdicts.rows import read_rows
 
@@ -79,14 +78,3 @@ def check(verdicts: Sequence[Verdict]) -> int:
         print(f"{NOT_MEASURED}: {claim.id} ({', '.join(claim.at)}): {command(claim)}")
     print(f"{len(verdicts)} claims, {len(lacking)} lack data")
     return 1 if lacking else 0
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole. Raises :class:`BadInput` on failure, and leaves the old content."""
-    try:
-        replace_file(path, content)
-    except OSError as error:
-        raise BadInput(
-            f"{path} cannot be written: {error.strerror}; it is as it was. Name another file "
-            "with --out"
-        ) from error

@@ -35,7 +35,7 @@ from experiments.verdicts.claim import (
 )
 from experiments.verdicts.claimed_points import POINT_ROUNDS, log_runs, point_rounds, sides_of
 from experiments.verdicts.evaluate import FigureRow, evaluate
-from experiments.verdicts.reproduction import _ours, number, point, render
+from experiments.verdicts.reproduction import measured_text, number, point, render
 from experiments.verdicts.rows import parameters_of, read_rows
 from experiments.verdicts.verdict_commands import check
 from tests.results.operation_logs import imported, write
@@ -482,12 +482,12 @@ def test_a_claim_about_a_transcription_is_not_judged_by_todays_which_stands_besi
     ]
     assert verdict.word == NOT_MEASURED
     assert verdict.comparisons[0].why == "no run of the algorithm as published"
-    assert _ours(verdict) == "not measured; today's: **0.5** [0.5, 0.5]."
+    assert measured_text(verdict) == "not measured; today's: **0.5** [0.5, 0.5]."
 
     def beside(mean_s):
         own = thrice(measured("ARES_EC", mean_s, switches="", published="ares2", count=1000))
         verdict = evaluate(told, [*rows, *own])
-        compared, _, counts = _ours(verdict).partition(". ")
+        compared, _, counts = measured_text(verdict).partition(". ")
         assert counts == "6 rounds, 300 operations or more on each side"
         return verdict.word, compared
 
@@ -596,8 +596,8 @@ def test_a_claim_of_several_is_confirmed_by_all_and_each_has_its_word():
     verdict = evaluate(several, rows)
     assert verdict.word == NOT_MEASURED
     assert [each.label for each in verdict.comparisons if each.why] == ["read, D", "write, D"]
-    assert "read, A: **0.5** [0.5, 0.5] confirmed; " in _ours(verdict)
-    assert "; write, D: not measured. " in _ours(verdict)
+    assert "read, A: **0.5** [0.5, 0.5] confirmed; " in measured_text(verdict)
+    assert "; write, D: not measured. " in measured_text(verdict)
     worse = evaluate(several, [*rows, *thrice(measured("D", 0.99))])
     assert worse.word == REFUTED
     whole = [*rows, *thrice(measured("D", 0.5), measured("D", 0.5, op="write"))]
@@ -610,7 +610,7 @@ def test_what_stands_beside_is_no_part_of_the_verdict():
         thrice(measured("A", 0.5), measured("B", 1.0), measured("C", 5.0)),
     )
     assert verdict.word == CONFIRMED
-    assert "A: **0.5** [0.5, 0.5] confirmed; C: **5** [5, 5]. " in _ours(verdict)
+    assert "A: **0.5** [0.5, 0.5] confirmed; C: **5** [5, 5]. " in measured_text(verdict)
 
 
 def test_a_round_is_counted_once_however_many_comparisons_it_is_in():
@@ -619,11 +619,11 @@ def test_a_round_is_counted_once_however_many_comparisons_it_is_in():
         for name in ("A", "B")
         for op in ("read", "write")
     ]
-    assert "2 rounds, " in _ours(evaluate(claim(each_op=("read", "write")), rows))
+    assert "2 rounds, " in measured_text(evaluate(claim(each_op=("read", "write")), rows))
 
 
-def of_claim(id, times):
-    """Return three rounds at the point of a claim of the sources, with a time for each side."""
+def rounds_of_claim(id, times):
+    """Return a claim of the sources and three rounds at its point, with a time for each side."""
     [told] = [claim for claim in CLAIMS if claim.id == id]
     rows = []
     for variant in told.variants():
@@ -641,7 +641,11 @@ def of_claim(id, times):
                     scenario=told.scenario,
                 )
             )
-    return evaluate(told, rows).word
+    return told, rows
+
+
+def of_claim(id, times):
+    return evaluate(*rounds_of_claim(id, times)).word
 
 
 @pytest.mark.parametrize("id", ["ares2-table2-whole", "ares2-table2-whole-largest"])

@@ -52,3 +52,11 @@ function paintBeside(v) {
     [...(v.x === "algorithm" ? [] : [[parameterName(v.x), "text"]]), ["algorithm", "text"], other, own, `${other}, as ratio`, `${own}, as ratio`, "ratio of the ratios"], rows),
     alone ? none(`${plural(alone, "more point")} in the figure ${alone === 1 ? "is" : "are"} known of one side only.`) : null);
 }
+
+// The claims that were judged from runs of this scenario.
+function paintClaims(v) {
+  const own = D.claims.filter((each) => each.scenario === v.scenario);
+  $("claims").hidden = !own.length;
+  show("claims-table", table("ratios of these runs with their 95 % interval, and the verdicts of docs/reproduction.md", [["where", "text"], ["claim", "text"], ["published", "text"], ["ours", "text"], ["verdict", "text"]],
+    own.map((each) => [each.where, each.claim, each.published, each.ours, each.verdict])));
+}

@@ -137,6 +137,7 @@ function paint() {
   for (const part of $("figures").querySelectorAll(".hint, figure, #figure-table, #beside")) part.hidden = Boolean(v.onlyLoad);
   if (!v.onlyLoad) { paintFigure(v); paintFigureTable(v); paintBeside(v); paintDistribution(v); paintPhases(v); paintRuns(v); paintTimeline(v); paintQuorums(v); paintTraces(v); }
   paintLoad(v);
+  paintClaims(v);
   document.querySelectorAll(".choices label").forEach((label) => { if (label.dataset.used !== String(paintings)) label.remove(); });
 }
 function follow() {
