@@ -46,6 +46,7 @@ from experiments.rounds.provenance import provenance, version_of
 from experiments.rounds.round_faults import RoundFaults
 from experiments.rounds.round_testbeds import MADE, RoundTestbed, RoundTestbeds
 from experiments.rounds.scenario import OF_ARES, ScenarioRound
+from experiments.rounds.server_bytes import note_counted
 
 WORK_SPARE = 4.0
 WORK_SPARE_S = 60.0
@@ -389,6 +390,7 @@ class _OneRound:
             self._salvage(steps)
             raise
         befalling.require_done()
+        note_counted(self._directory)
         for path in self._directory.glob("logs/*/load.json"):
             path.rename(self._directory / "load.json")
         wrong = (

@@ -25,6 +25,7 @@ from experiments.rounds.ares_protocols import (
 )
 from experiments.rounds.round_worker import Role, WorkerTask
 from experiments.rounds.scenario import OF_ARES, Parameters, ScenarioRound
+from experiments.rounds.server_bytes import AFTER, BEFORE
 from experiments.testbeds.testbed_plan import CLIENT_GROUPS, HostPlan
 
 CLIENTS_PER_PROCESS = 10
@@ -231,7 +232,8 @@ def works(
 ) -> dict[str, dict[str, WorkerTask]]:
     """Return the work of the processes in each step, by host and name.
 
-    A name begins with the name of the step.
+    A name begins with the name of the step. In rounds of ares the first writer and the
+    reader at the end count the servers' bytes.
     """
     parameters = round.parameters
     once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, fresh_after_s=0.0)
@@ -263,6 +265,12 @@ def works(
                 ):
                     give(host, "first_read", "read", others, once, "run")
         first += count
+    counting = (
+        (layout.writers[0], "work-write-1", BEFORE),
+        (layout.readers[0], "read_file-read-1", AFTER),
+    )
+    for host, name, file in counting if round.protocol in OF_ARES else ():
+        made[host][name] = msgspec.structs.replace(made[host][name], count_into=f"logs/{file}")
     return made
 
 

@@ -49,6 +49,7 @@ from experiments.rounds.ares_protocols import (
 from experiments.rounds.correctness import NOT_JUDGED, History, content, value_of
 from experiments.rounds.load_work import make_load, prepare_load
 from experiments.rounds.scenario import Parameters
+from experiments.rounds.server_bytes import note_servers
 
 KEY = "object"
 ROUND_DOMAIN = "round"
@@ -59,7 +60,10 @@ Role = Literal["create", "read", "write", "reconfigure", "load"]
 
 
 class WorkerTask(Struct, frozen=True):
-    """The work of a process: the numbers of its ``clients``, and the directory of its ``logs``."""
+    """The work of a process: the numbers of its ``clients``, and the directory of its ``logs``.
+
+    Before the work the process counts the servers' bytes into the file ``count_into``, if given.
+    """
 
     store: Store
     protocol: str
@@ -68,6 +72,7 @@ class WorkerTask(Struct, frozen=True):
     clients: tuple[int, ...]
     seed: int
     logs: str = "logs"
+    count_into: str = ""
 
 
 async def the_beginning() -> None:
@@ -250,6 +255,10 @@ class RoundWorker:
             )  # the driver is installed only for measurements of Cassandra
 
             await asyncio.to_thread(make_table, store.nodes, store.keyspace, len(store.nodes))
+        if self.work.count_into:
+            async with connect(self._settings()) as manager:
+                servers = (await manager.status()).servers
+            note_servers(Path(self.work.count_into), servers.values())
         try:
             await asyncio.gather(*(self._live(client) for client in self.work.clients))
         finally:

@@ -84,6 +84,7 @@ def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path)
     }
     # a crash of a server out of four is survived
     assert set(done["read"] + done["write"]) == {"SUCCESS"}
+    assert "counted" not in described["parameters"], "a killed server counts nothing"
     with pytest.raises(BadInput, match="1 of these 1 rounds already: --resume goes on"):
         Engine(tmp_path, 7, told.append).run(rounds, resume=False)
     before = (directory / "run.json").read_bytes()
@@ -131,6 +132,8 @@ def test_rounds_on_testbed_local_go_over_ssh_and_leave_nothing(tmp_path):
         assert json.loads((directory / "inventory.json").read_text())["all"]["hosts"]["server0"][
             "ansible_ssh_private_key_file"
         ]
+    described = json.loads((tmp_path / "short" / rounds[1].name / "run.json").read_text())
+    assert described["parameters"]["counted"]["kept"] >= 3 * SMALL.object_size // 2
     crash = [
         event
         for event in lines(tmp_path / "short" / rounds[0].name / "events.jsonl")
@@ -156,7 +159,14 @@ def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path
     aside = tmp_path / "failed" / "short" / "COARES_ABD_F_servers-3_1.1"
     assert json.loads((aside / "failure.json").read_text())["error"] in told[0]
     assert "BadInput" in (aside / "logs" / "writer0" / "create.out").read_text()
-    assert (tmp_path / "short" / "ARES_ABD_servers-3_1" / "outcome.json").exists()
+    done = tmp_path / "short" / "ARES_ABD_servers-3_1"
+    assert (done / "outcome.json").exists()
+    counted = json.loads((done / "run.json").read_text())["parameters"]["counted"]
+    # beside the value servers keep a record of the round's domain
+    assert 3 * quick.object_size <= counted["kept"] < 4 * quick.object_size
+    # a write sends the value to all servers, and a read gets it from a majority at the least
+    assert counted["received"] >= 2 * 3 * quick.object_size
+    assert counted["sent"] >= 2 * 2 * quick.object_size
 
 
 def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_path, monkeypatch):
