@@ -46,7 +46,11 @@ QUANTITIES = {
     "states_per_read": "questions to the tail per read",
     "kept": "throughput after the fault to before",
     "longest_pause_s": "longest pause",
-    "sent": "bytes of a client's messages per operation",
+    "sent": "values sent to servers per operation",
+    "received": "values received from servers per read",
+    "stored": "values that servers keep",
+    "fast_s": "time without a second phase",
+    "slow_s": "time with a second phase",
     "read_all_s": "time until all reads are done",
     "write_all_s": "time until all writes are done",
     "first_all_s": "time of all first remote reads",
@@ -116,9 +120,9 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
     and, of the first algorithm to the second, for each pair in ``each_pair``. Algorithms in
     ``also`` are shown like ``each``, and not judged.
 
-    ``confirms`` says whether the value must be below ``bound``, above ``bound``, between ``bound``
-    and its reciprocal, or whether there must be no such operation. ``operations`` is the smallest
-    number of operations on each side. ``note`` has caveats for readers.
+    ``confirms`` says whether the value must be below ``bound``, above ``bound``, ``near`` a number,
+    up to the factor ``bound``, or whether there must be no such operation. ``operations`` is the
+    smallest number of operations on each side. ``note`` has caveats for readers.
     """
 
     id: str
@@ -141,6 +145,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
     also: tuple[str, ...] = ()
     confirms: Literal["less", "more", "about", "none"] = "less"
     bound: float | None = None
+    near: float = 1.0
     operations: int = OPERATIONS_MIN
     cannot: str = ""
     awaits: str = ""
@@ -163,8 +168,8 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
             return _sided(high <= self.limit, low > self.limit)
         if self.confirms == "more":
             return _sided(low >= self.limit, high < self.limit)
-        floor = 1 / self.limit
-        return _sided(floor <= low and high <= self.limit, high < floor or low > self.limit)
+        floor, ceiling = self.near / self.limit, self.near * self.limit
+        return _sided(floor <= low and high <= ceiling, high < floor or low > ceiling)
 
     @property
     def condition(self) -> str:
@@ -172,7 +177,8 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         if self.confirms == "none":
             return "None of at least " + f"{self.operations:,} operations confirms it"
         if self.confirms == "about":
-            return f"A ratio of {1 / self.limit:.2g} to {self.limit:.3g} confirms it"
+            floor, ceiling = self.near / self.limit, self.near * self.limit
+            return f"A ratio of {floor:.2g} to {ceiling:.3g} confirms it"
         kind = "A ratio of" if self.to is not None else "A value of"
         return f"{kind} {self.limit:.3g} or {self.confirms} confirms it"
 
@@ -294,6 +300,8 @@ def _fault(claim: Claim) -> str:
         return f"a verdict needs {OPERATIONS_MIN} operations on each side"
     if claim.confirms == "none" and claim.to is not None:
         return "a claim of no operation is no ratio"
+    if claim.near != 1 and claim.confirms != "about":
+        return "only a claim of about a number names the number"
     if claim.to is None and (claim.each_to or claim.each_pair):
         return "the figure that it is compared with is missing"
     return ""

@@ -161,7 +161,8 @@ def point(claim: Claim) -> str:
     if any(side.get("algorithm") in OF_ARES for each in judged for side in each.sides):
         words.append(TRANSCRIPTIONS[claim.transcription])
     words.append(words_of(claim.where))
-    words.append(" : ".join(words_of(side) or "the others" for side in sides if any(sides)))
+    told = [words_of(side) for side in sides]
+    words.append(" : ".join(each or "the others" for each in told if any(told)))
     if claim.beside is not None:
         other = " : ".join(words_of(side) for side in claim.beside.sides)
         words.append(f"divided by the same of {other}")

@@ -6,7 +6,7 @@ Rows are by operation and by point of load.
 import json
 import sqlite3
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +35,8 @@ _SAMPLES = {
     "read_config_share": f"CASE WHEN ok THEN {_READ_CONFIG} / nullif(latency_s, 0) END",
     "encode_s": "CASE WHEN ok THEN json_extract(more, '$.encode_latency') END",
     "decode_s": "CASE WHEN ok THEN json_extract(more, '$.decode_latency') END",
+    "fast_s": "CASE WHEN ok AND NOT json_extract(more, '$.prop') THEN latency_s END",
+    "slow_s": "CASE WHEN ok AND json_extract(more, '$.prop') THEN latency_s END",
     "failed": "NOT ok",
     "short_acks": """CASE WHEN json_extract(more, '$.wait') = 'Yes' THEN
         coalesce(json_extract(more, '$.wait_acks'), 0) < json_extract(more, '$.majority') END""",
@@ -137,6 +139,7 @@ def _of_run(
     database: sqlite3.Connection, run: dict[str, Any], summaries: dict[str, dict[str, Any]]
 ) -> Iterator[FigureRow]:
     dead, samples = _dead_in_quorums(database, run["id"]), _samples(database, run)
+    counts = Counter[str]()
     for op, row in summaries.items():
         own = samples.get(op, {}) | ({"dead_in_quorums": dead[op]} if op in dead else {})
         figures = {name: row[name] for name in _SECONDS}
@@ -155,6 +158,7 @@ def _of_run(
             if op in ("read", "write") and not _OF_FILES.keys().isdisjoint(summaries)
             else op,
         )
+        counts[name] = figures["operations"]
         yield FigureRow(
             run["scenario"],
             _protocol(run),
@@ -165,6 +169,34 @@ def _of_run(
             _short(run["name"]),
             own,
         )
+    if counted := run["parameters"].get("counted"):
+        yield FigureRow(
+            run["scenario"],
+            _protocol(run),
+            "all",
+            parameters_of(run),
+            figures_of_servers(counted, run, counts["read"], counts["write"]),
+            run["iteration"],
+            _short(run["name"]),
+        )
+
+
+def figures_of_servers(
+    counted: dict[str, int], run: dict[str, Any], reads: int, writes: int
+) -> dict[str, float | None]:
+    """Return the bytes that servers counted, in values of the run.
+
+    Messages are divided by the operations; beside moves they belong to no operation. Replies to
+    writes carry no value, and the bytes of replies are divided by the reads.
+    """
+    size, operations = run["object_size"], reads + writes
+    figures = {"operations": operations, "stored": counted["kept"] / size}
+    if reads and not run["reconfigurers"]:
+        figures |= {
+            "sent": counted["received"] / size / operations,
+            "received": counted["sent"] / size / reads,
+        }
+    return figures
 
 
 def _samples(database: sqlite3.Connection, run: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Bytes counted by servers: from a client's questions to the description of a run."""
+"""Bytes counted by servers: from a client's questions to the figures of a run."""
 
 import json
 from contextlib import asynccontextmanager
@@ -16,7 +16,8 @@ from experiments.rounds.layout import Layout, works
 from experiments.rounds.round_worker import RoundWorker, WorkerTask
 from experiments.rounds.scenario import Parameters, ScenarioRound
 from experiments.rounds.server_bytes import note_counted, note_servers
-from tests.results.operation_logs import write
+from experiments.verdicts.rows import read_rows
+from tests.results.operation_logs import imported, own, write
 
 C0 = Configuration.abd(["s0", "s1", "s2"])
 
@@ -95,3 +96,43 @@ async def test_a_process_counts_before_its_clients_begin(tmp_path, monkeypatch):
     await RoundWorker(WorkerTask(*given, str(tmp_path / "sums"))).run()
     assert done == [1, 2, "asked", 1, 2]
     assert json.loads((tmp_path / "sums").read_text())["kept"] == 10
+
+
+@pytest.mark.parametrize(
+    ("reconfigurers", "figures"),
+    [
+        (0, {"operations": 6, "stored": 3.0, "sent": 2.0, "received": 0.5}),
+        (1, {"operations": 6, "stored": 3.0}),
+    ],
+)
+def test_a_run_has_the_bytes_per_operation_in_values_and_beside_moves_the_kept_alone(
+    tmp_path, reconfigurers, figures
+):
+    counted = {"received": 120, "sent": 20, "kept": 30}
+    about = {"scenario": "piggyback", "algorithm": "ARES_EC", "iteration": 2, "object_size": 10}
+    settings = {"reconfigurers": reconfigurers, "servers": 3}
+    parameters = {"counted": counted, "published": "ares2"}
+    write(tmp_path / "a" / "run.json", about | settings | {"parameters": parameters})
+    operations = [own(op, number) for number, op in enumerate(("read",) * 4 + ("write",) * 2)]
+    write(
+        tmp_path / "a" / "client-1.log", *operations, own("recon", 9, message="RECONFIG-COMPLETE")
+    )
+    imported(tmp_path / "results.db", tmp_path / "a")
+    rows, _ = read_rows(tmp_path)
+    [of_all] = [row for row in rows if row.op == "all"]
+    assert (of_all.algorithm, of_all.iteration, dict(of_all.figures)) == ("ARES_EC", 2, figures)
+    assert "counted" not in of_all.parameters
+
+
+def test_reads_with_a_second_phase_are_apart_from_reads_without(tmp_path):
+    write(tmp_path / "a" / "run.json", {"scenario": "piggyback", "algorithm": "COARES_EC"})
+    reads = [(False, 1.0), (True, 8.0), (False, 3.0), (None, 100.0)]
+    lines = [
+        own("read", number, op_latency=latency_s, prop=prop)
+        for number, (prop, latency_s) in enumerate(reads)
+    ]
+    write(tmp_path / "a" / "client-1.log", *lines, own("read", 9, status="UNSUCCESS", prop=False))
+    imported(tmp_path / "results.db", tmp_path / "a")
+    [row] = read_rows(tmp_path)[0]
+    assert list(row.samples["fast_s"]) == [1.0, 3.0]
+    assert (row.figures["fast_s"], row.figures["slow_s"]) == (2.0, 8.0)

@@ -135,6 +135,7 @@ def rows_of_round(each):
         "recon": p.reconfigurers * p.reconfigurations,
     }
     counts |= {"read block": counts["read"], "write block": counts["write"]}
+    counts["all"] = counts["read"] + counts["write"]
     windows = [{}]
     if p.load is not None:
         counts = dict.fromkeys(("all", "read", "write"), p.load.operations)
@@ -316,6 +317,16 @@ def test_an_interval_confirms_or_refutes(confirms, bound, mean_s, word):
     rows = thrice(measured("A", mean_s), measured("B", 1.0))
     verdict = evaluate(claim(confirms=confirms, bound=bound), rows)
     assert (verdict.word, value(verdict)) == (word, round(mean_s, 6))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"), [(0.21, REFUTED), (0.2, CONFIRMED), (0.15, CONFIRMED), (0.12, REFUTED)]
+)
+def test_a_claim_of_about_a_number_names_the_number(ratio, word):
+    told = claim(confirms="about", near=1 / 6)
+    rows = thrice(measured("A", ratio), measured("B", 1.0))
+    assert evaluate(told, rows).word == word
+    assert told.condition == "A ratio of 0.13 to 0.208 confirms it"
 
 
 @pytest.mark.parametrize("confirms", ["less", "more", "about"])
@@ -679,6 +690,13 @@ def test_the_page_names_quantity_algorithm_and_point():
     )
 
 
+def test_the_page_names_two_quantities_of_one_point_without_naming_sides():
+    told = claim(where={"servers": 3}, of={"statistic": "fast_s"}, to={"statistic": "slow_s"})
+    assert point(told) == (
+        "time without a second phase to time with a second phase (read); servers 3"
+    )
+
+
 def measured_directory(top: Path, parameters: Parameters) -> Path:
     """Write two runs as the engine does, and points of load.
 
@@ -938,6 +956,11 @@ def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
             'published="p"\n'
             'confirmed_by="tests/a.py::test_b"',
             "needs a reason",
+        ),
+        (
+            'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"\n'
+            'scenario="s"\nop="read"\nof={}\nto={}\nconfirms="less"\nnear=0.5',
+            "names the number",
         ),
         (
             'name="n"\nshort="s"\n'
