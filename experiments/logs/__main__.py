@@ -24,6 +24,7 @@ from experiments.rounds.scenario import SCALES
 from experiments.verdicts.claimed_points import claims, log_runs
 
 LOG_PARTS = ("speed", "peers", "faults", "figures", "size")
+LOG_PARTS_OF_CLAIMS = {"faults", "figures"}
 
 
 def main() -> None:
@@ -45,8 +46,8 @@ def main() -> None:
     chosen = given.only.split(",")
     if unknown := set(chosen) - set(LOG_PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
-    if given.scale == POINTS and chosen != ["figures"]:
-        parser.error(f"--scale {POINTS} is for --only figures: the other parts have no claims")
+    if given.scale == POINTS and not set(chosen) <= LOG_PARTS_OF_CLAIMS:
+        parser.error(f"--scale {POINTS} is for --only faults,figures: other parts have no claims")
     end_on_sigterm()
     table = Table()
     if "speed" in chosen:
@@ -54,7 +55,7 @@ def main() -> None:
     if "peers" in chosen:
         measure_peers(table, given.scale)
     if "faults" in chosen:
-        measure_faults(table, given.scale)
+        measure_faults(table, given.scale, given.results)
     if "size" in chosen:
         measure_size(table, given.scale)
     if "figures" in chosen:

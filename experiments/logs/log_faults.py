@@ -1,7 +1,7 @@
 """Cost of a dead server and of a move for a log.
 
-Measured are the time without appends after a kill, and the rate of entries that move between
-servers.
+Measured are the time without appends after a kill, the acknowledged entries that are lost then, and
+the rate of entries that move between servers.
 """
 
 import asyncio
@@ -9,23 +9,42 @@ import itertools
 import os
 import signal
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from ares.client.connect import connect
 from ares.client.shared_log import Log
 from ares.model.configuration import Configuration
-from ares.model.errors import AppendUncertain, AresError
+from ares.model.errors import AresError
 from ares.platform.loop import run
+from ares.results.load_points import LoadFile, LoadPoint
+from experiments.bench.measured_points import began
+from experiments.histogram import counted, latency_of
+from experiments.kept_runs import import_runs, keep_run
 from experiments.local_cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pid_of
+from experiments.logs.log_load_plan import (
+    FAULT_ENTRY_BYTES,
+    FAULT_RUNS,
+    FAULT_VICTIMS,
+    LOG_FAULTS,
+    ChainBy,
+    FaultRun,
+)
 from experiments.measuring import Table
 
-FAULT_VICTIMS = {"head": 0, "middle": 1, "tail": 2}
 FAULT_SERVERS = 4
+FAULT_SECTIONS: dict[ChainBy, str] = {
+    "command": "A server of a chain of 3 is killed, and the chain is formed without it by the next "
+    "command: time without appends",
+    "autopilot": "The same, where the autopilot finds it out",
+    "next leader": "The same, and the leading member is killed at the same moment",
+}
 MOVED_ENTRIES = {"quick": 50_000, "paper": 1_000_000}
-FAULT_ENTRY = bytes(256)
+FAULT_ENTRY = bytes(FAULT_ENTRY_BYTES)
 FAULT_BATCH = 1000
+FAULT_IN_FLIGHT = 10
 FAULT_PAUSE_S = 0.002
 RUN_S = 1.0
 KNOWN_S, FAULT_FOUND_S = 12.0, 8.0
@@ -33,62 +52,125 @@ KNOWN_S, FAULT_FOUND_S = 12.0, 8.0
 """
 
 
-def measure_faults(table: Table, scale: str) -> None:
-    """Kill head, middle and tail, each on a separate cluster; then move to other servers."""
-    table.section(
-        "A server of a chain of 3 is killed, and the chain is formed without it by the next "
-        "command: time without appends"
-    )
-    for victim, place in FAULT_VICTIMS.items():
-        with local_cluster(
-            FAULT_SERVERS, "abd", consensus=1, options=ClusterOptions(durability="fsync")
-        ) as file:
-            table.line(f"killed: {victim}", [run(_failed_over(file, place))], "s")
-    table.section(
-        "The same, where the autopilot finds it out; with the leading member: that is killed at "
-        "the same moment"
-    )
-    for (victim, place), with_leader in itertools.product(FAULT_VICTIMS.items(), (False, True)):
-        with local_cluster(
-            FAULT_SERVERS,
-            "abd",
-            consensus=3,
-            options=ClusterOptions(durability="fsync", autopilot=True),
-        ) as file:
-            killed = f"killed: {victim}{' and the leading member' if with_leader else ''}"
-            table.line(killed, [run(_failed_over(file, place, FAULT_FOUND_S, with_leader))], "s")
-    table.section("All entries move to three other servers, fsync")
-    with local_cluster(6, "abd", consensus=1, options=ClusterOptions(durability="fsync")) as file:
-        run(_moved(table, file, MOVED_ENTRIES[scale]))
+class SteadyAppends:
+    """Appends of different entries, through faults; ``acknowledged`` has positions.
 
-
-async def _failed_over(
-    file: Path, place: int, found_s: float = 0.0, with_leader: bool = False
-) -> float:
-    """Return the longest time between two acknowledged appends around the kill.
-
-    ``found_s`` is the time for the autopilot to find the fault; with 0 a command forms the chain at
-    once, without an autopilot.
+    ``ends`` has the begin and the times of acknowledgements, ``took_s`` the latencies, in seconds.
     """
+
+    def __init__(self) -> None:
+        self.acknowledged: list[tuple[int, bytes]] = []
+        self.ends = [time.perf_counter()]
+        self.took_s: list[float] = []
+        self._numbers = itertools.count()
+
+    async def go(self, log: Log) -> None:
+        """Append without end. A failed append is followed by the next."""
+        while True:
+            entry = next(self._numbers).to_bytes(FAULT_ENTRY_BYTES, "big")
+            begin_s = time.perf_counter()
+            with suppress(AresError):
+                self.acknowledged.append((await log.append(entry), entry))
+                self.ends.append(time.perf_counter())
+                self.took_s.append(self.ends[-1] - begin_s)
+            await asyncio.sleep(FAULT_PAUSE_S)
+
+    def pause_s(self) -> float:
+        """Return the longest time without an acknowledgement, from the begin until now."""
+        ends = [*self.ends, time.perf_counter()]
+        return max(later - earlier for earlier, later in itertools.pairwise(ends))
+
+
+def lost(acknowledged: Iterable[tuple[int, bytes]], found: Mapping[int, bytes]) -> int:
+    """Count acknowledged entries absent from their positions."""
+    return sum(found.get(position) != entry for position, entry in acknowledged)
+
+
+def measure_faults(table: Table, scale: str, results: Path) -> None:
+    """Kill head, middle and tail, each on a separate cluster; then move to other servers.
+
+    Each kill becomes a run under ``results``. Moves have no claims, so `points` has none.
+    """
+    made = []
+    for chain_by, title in FAULT_SECTIONS.items():
+        table.section(title)
+        by_command = chain_by == "command"
+        for each in FAULT_RUNS:
+            if each.chain_by != chain_by:
+                continue
+            options = ClusterOptions(durability="fsync", autopilot=not by_command)
+            with local_cluster(
+                FAULT_SERVERS, "abd", consensus=1 if by_command else 3, options=options
+            ) as file:
+                point = run(killed(file, each))
+            assert point.write is not None
+            assert point.longest_pause_s is not None
+            table.line(f"killed: {each.victim}", [point.longest_pause_s], "s")
+            table.note(f"    {point.write.count} acknowledged, {point.figures['lost']:g} lost")
+            made.append(keep_fault(results, each, point))
+    import_runs(results, made)
+    if scale in MOVED_ENTRIES:
+        table.section("All entries move to three other servers, fsync")
+        options = ClusterOptions(durability="fsync")
+        with local_cluster(6, "abd", consensus=1, options=options) as file:
+            run(_moved(table, file, MOVED_ENTRIES[scale]))
+
+
+def keep_fault(results: Path, each: FaultRun, point: LoadPoint) -> Path:
+    """Write the run of a kill. Return the directory."""
+    name = f"{each.victim} {each.chain_by}".replace(" ", "_")
+    about = {
+        "scenario": LOG_FAULTS,
+        "algorithm": "CRAQ",
+        "iteration": 1,
+        "parameters": each.parameters(),
+    }
+    file = LoadFile([point], "CRAQ", f"killed: {each.victim}, next chain by: {each.chain_by}")
+    return keep_run(results / LOG_FAULTS / name, about, "processes", point.began, file)
+
+
+async def killed(file: Path, each: FaultRun) -> LoadPoint:
+    """Kill the victim while appends go on, wait for the next chain, and read the whole log."""
     names = [f"s{number}" for number in range(FAULT_SERVERS)]
+    by_command = each.chain_by == "command"
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "events", names[:3])
-        ends: list[float] = []
-        appending = asyncio.ensure_future(_append(log, ends))
-        await asyncio.sleep(KNOWN_S if found_s else RUN_S)
-        dead = [names[place], *([await _leader(file)] if with_leader else [])]
+        appends, begin_s = SteadyAppends(), time.perf_counter()
+        loops = [asyncio.ensure_future(appends.go(log)) for _ in range(FAULT_IN_FLIGHT)]
+        await asyncio.sleep(RUN_S if by_command else KNOWN_S)
+        victim = names[FAULT_VICTIMS[each.victim]]
+        dead = [victim, *([await _leader(file)] if each.chain_by == "next leader" else [])]
         for pid in [pid_of(file, name) for name in dead]:
             os.kill(pid, signal.SIGKILL)
-        if found_s:
-            await asyncio.sleep(found_s)
+        if by_command:
+            others = [name for name in names if name != victim]
+            await log.reconfigure(Configuration.chain(servers=others))
         else:
-            await log.reconfigure(
-                Configuration.chain(servers=[name for name in names if name != names[place]])
-            )
+            await asyncio.sleep(FAULT_FOUND_S)
         await asyncio.sleep(RUN_S)
-        appending.cancel()
-        await asyncio.gather(appending, return_exceptions=True)
-    return max(later - earlier for earlier, later in itertools.pairwise(ends))
+        pause_s = appends.pause_s()
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        found = await _entries(await opened(closing, file, "events", names[:3]))
+    return LoadPoint(
+        clients=FAULT_IN_FLIGHT,
+        write=latency_of(counted(appends.took_s)),
+        longest_pause_s=pause_s,
+        figures={"lost": float(lost(appends.acknowledged, found))},
+        began=began(begin_s),
+    )
+
+
+async def _entries(log: Log) -> dict[int, bytes]:
+    """Return all entries of the log, by position."""
+    found: dict[int, bytes] = {}
+    tail, position = await log.tail(), 0
+    while position < tail:
+        pairs = await log.read_range(position, tail)
+        found |= pairs
+        position = pairs[-1][0] + 1
+    return found
 
 
 async def _leader(file: Path) -> str:
@@ -97,23 +179,13 @@ async def _leader(file: Path) -> str:
     return next(member.leader for member in members if member.leader)
 
 
-async def _append(log: Log, ends: list[float]) -> None:
-    while True:
-        try:
-            await log.append(FAULT_ENTRY)
-            ends.append(time.perf_counter())
-        except AppendUncertain:
-            pass
-        await asyncio.sleep(FAULT_PAUSE_S)
-
-
 async def _moved(table: Table, file: Path, count: int) -> None:
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "events", ["s0", "s1", "s2"])
         for _ in range(count // FAULT_BATCH):
             await log.append_many([FAULT_ENTRY] * FAULT_BATCH)
-        ends: list[float] = []
-        appending = asyncio.ensure_future(_append(log, ends))
+        appends = SteadyAppends()
+        appending = asyncio.ensure_future(appends.go(log))
         begin_s = time.perf_counter()
         try:
             await log.reconfigure(Configuration.chain(servers=["s3", "s4", "s5"]))
@@ -121,7 +193,7 @@ async def _moved(table: Table, file: Path, count: int) -> None:
             table.note(f"it did not move: {error}")
             return
         finally:
-            took_s = time.perf_counter() - begin_s
+            took_s, pause_s = time.perf_counter() - begin_s, appends.pause_s()
             appending.cancel()
             await asyncio.gather(appending, return_exceptions=True)
     table.line(
@@ -129,8 +201,4 @@ async def _moved(table: Table, file: Path, count: int) -> None:
         [count * len(FAULT_ENTRY) / took_s / 2**20],
         "MiB/s each",
     )
-    table.line(
-        "longest time between two appends during the fault",
-        [max((b - a for a, b in itertools.pairwise(ends)), default=took_s)],
-        "s",
-    )
+    table.line("longest time between two appends during the fault", [pause_s], "s")

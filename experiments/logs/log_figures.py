@@ -6,10 +6,12 @@ possible rate of a chain with a processor for each server and clients elsewhere:
 second of work of the busiest server (`busiest_per_s`).
 """
 
+import os
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from itertools import chain
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,7 +30,6 @@ from experiments.kept_runs import import_runs, keep_run
 from experiments.local_cluster import local_cluster
 from experiments.logs.log_load_plan import (
     LOG_SERVERS,
-    LOG_STUDY,
     LogExtent,
     LogLoadRun,
 )
@@ -53,20 +54,26 @@ def measure_figures(
     table: Table, chosen: Sequence[LogLoadRun], extent: LogExtent, results: Path
 ) -> None:
     """Measure the runs, into runs under ``results`` and the database."""
-    table.section("The figures of the thesis: windows, shares of reads, chains, intervals, sizes")
+    table.section(
+        "The figures of the thesis: windows, shares of reads, chains, intervals, sizes, logs"
+    )
+    here = len(os.sched_getaffinity(0))
+    possible = [each for each in chosen if each.processors <= here]
+    if len(possible) < len(chosen):
+        table.note(f"without runs on more than {here} processors")
     made = []
     with local_cluster(LOG_SERVERS, "abd", consensus=1) as file:
         for iteration in range(1, extent.iterations + 1):
-            for each in chosen:
+            for each in possible:
                 file_of_run = run(_measured(table, file, each, extent))
                 made.append(_written(results, each, iteration, file_of_run))
     import_runs(results, made)
 
 
 def _written(results: Path, each: LogLoadRun, iteration: int, file: LoadFile) -> Path:
-    directory = results / LOG_STUDY / f"{each.name}_{iteration}"
+    directory = results / each.scenario / f"{each.name}_{iteration}"
     about = {
-        "scenario": LOG_STUDY,
+        "scenario": each.scenario,
         "algorithm": each.protocol,
         "iteration": iteration,
         "servers": each.servers,
@@ -78,17 +85,33 @@ def _written(results: Path, each: LogLoadRun, iteration: int, file: LoadFile) ->
 
 async def _measured(table: Table, file: Path, each: LogLoadRun, extent: LogExtent) -> LoadFile:
     servers = _servers_of(file, each)
+    keep_on_processors(servers.values(), each.processors)
     points = []
     async with AsyncExitStack() as closing:
         logs = [
-            await opened(
-                closing, file, f"log-{each.servers}-{each.object_size}", list(servers), number
-            )
-            for number in range(each.servers)
+            [
+                await opened(
+                    closing,
+                    file,
+                    f"log-{each.servers}-{each.object_size}-{log}",
+                    list(servers),
+                    number,
+                )
+                for number in range(each.servers)
+            ]
+            for log in range(each.logs)
         ]
         for window in each.windows:
             points.append(await _point(table, file, logs, each, window, extent))
     return LoadFile(points, each.protocol, f"{each.object_size} B, {each.read_share:.0%} reads")
+
+
+def keep_on_processors(pids: Iterable[int], processors: int) -> None:
+    """Run these processes on the first of this process's processors; 0: on all of these."""
+    chosen = sorted(os.sched_getaffinity(0))[: processors or None]
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), chosen)
 
 
 def _servers_of(file: Path, each: LogLoadRun) -> dict[str, int]:
@@ -112,34 +135,42 @@ async def opened(
 async def _point(
     table: Table,
     file: Path,
-    logs: list[Log],
+    logs: list[list[Log]],
     each: LogLoadRun,
     window: int,
     extent: LogExtent,
 ) -> LoadPoint:
-    entry, log = bytes(each.object_size), logs[0]
-    tail = await log.tail()
-    while tail < KEPT_BEFORE_POINT or tail % KEPT_BEFORE_POINT:
-        count = min(500, KEPT_BEFORE_POINT - tail % KEPT_BEFORE_POINT)
-        tail = await log.append_many([entry] * count) + count
-    await log.trim(tail - KEPT_BEFORE_POINT)
+    entry = bytes(each.object_size)
+    tails = [await _filled(connections[0], entry) for connections in logs]
     begin_s, asked = time.perf_counter(), states_asked(file)
-    work = LogWork(
-        entry,
-        extent.operations,
-        begin_s + extent.seconds,
-        each.read_share,
-        each.interval,
-        tail - KEPT_BEFORE_POINT,
-        tail - 1,
-    )
+    works = [
+        LogWork(
+            entry,
+            extent.operations // each.logs,
+            begin_s + extent.seconds,
+            each.read_share,
+            each.interval,
+            tail - KEPT_BEFORE_POINT,
+            tail - 1,
+        )
+        for tail in tails
+    ]
     clients = [
-        Coroutines(OurLog(log, work, each.protocol), (AresError,), log.close) for log in logs
+        JointClients(
+            [
+                Coroutines(OurLog(log, work, each.protocol), (AresError,), log.close)
+                for log in connections
+            ]
+        )
+        for connections, work in zip(logs, works, strict=True)
     ]
     spent = await go_through(
-        JointClients(clients), work, window * len(clients), _servers_of(file, each)
+        JointClients(clients), works, window * each.servers, _servers_of(file, each)
     )
-    reads, appends = latency_of(counted(work.reads)), latency_of(counted(work.appends))
+    reads, appends = (
+        latency_of(counted(chain.from_iterable(done)))
+        for done in ([work.reads for work in works], [work.appends for work in works])
+    )
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
     if reads:
         figures["states_per_read"] = (states_asked(file) - asked) / reads.count
@@ -147,6 +178,8 @@ async def _point(
         f"{each.protocol}, chain of {each.servers}, {each.object_size} B, {each.read_share:.0%} "
         f"reads, {window} in flight"
     )
+    if each.processors:
+        title += f", logs: {each.logs}, processors: {each.processors}"
     table.line(title + (f", newest {each.interval}" if each.interval else ""), [spent.per_s], "/s")
     for name, found in (("append", appends), ("read", reads)):
         if found:
@@ -161,11 +194,21 @@ async def _point(
         per_s=spent.per_s,
         read=reads,
         write=appends,
-        failed=sum(work.troubles.values()),
+        failed=sum(work.troubles.total() for work in works),
         server_cpu={name: spent_s / spent.seconds for name, spent_s in spent.servers_s.items()},
         figures=figures,
         began=began(begin_s),
     )
+
+
+async def _filled(log: Log, entry: bytes) -> int:
+    """Leave KEPT_BEFORE_POINT entries in the log, and return its tail."""
+    tail = await log.tail()
+    while tail < KEPT_BEFORE_POINT or tail % KEPT_BEFORE_POINT:
+        count = min(500, KEPT_BEFORE_POINT - tail % KEPT_BEFORE_POINT)
+        tail = await log.append_many([entry] * count) + count
+    await log.trim(tail - KEPT_BEFORE_POINT)
+    return tail
 
 
 def states_asked(file: Path) -> float:

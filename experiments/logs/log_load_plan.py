@@ -2,13 +2,15 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from experiments.rounds.scenario import SCALES
 
-LOG_STUDY = "log"
+LOG_STUDY, LOG_THREADS, LOG_FAULTS = "log", "log_threads", "log_faults"
+"""Scenarios: loads on all processors, loads on a number of processors, kills of servers."""
+
 LOG_SERVERS = 5
 Protocol = Literal["CR", "CRAQ", "UCRAQ"]
 LOG_PROTOCOLS: tuple[Protocol, ...] = ("CR", "CRAQ", "UCRAQ")
@@ -18,8 +20,9 @@ LOG_PROTOCOLS: tuple[Protocol, ...] = ("CR", "CRAQ", "UCRAQ")
 class LogLoadRun(Struct, frozen=True):
     """Points of load, a point for each of ``windows``: operations in flight of a connection.
 
-    A chain of ``servers`` has as many connections. Reads are of the newest ``interval`` entries; 0:
-    of all entries.
+    Each of ``logs`` has the same chain of ``servers``, and as many connections. Reads are of the
+    newest ``interval`` entries; 0: of all entries. ``processors`` is the number of processors of
+    all servers together; 0: all.
     """
 
     protocol: Protocol
@@ -28,21 +31,54 @@ class LogLoadRun(Struct, frozen=True):
     read_share: float = 0.0
     interval: int = 0
     windows: tuple[int, ...] = (50,)
+    logs: int = 1
+    processors: int = 0
+
+    @property
+    def scenario(self) -> str:
+        return LOG_THREADS if self.processors else LOG_STUDY
 
     @property
     def name(self) -> str:
-        return (
-            f"{self.protocol}_{self.servers}_{self.object_size}_{self.read_share:g}_{self.interval}"
-        )
+        return "_".join([self.protocol, *(f"{value:g}" for value in self.parameters().values())])
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters for claims beside ``clients``, the window."""
+        threads = {"logs": self.logs, "processors": self.processors} if self.processors else {}
         return {
             "servers": self.servers,
             "object_size": self.object_size,
             "read_share": self.read_share,
             "interval": self.interval,
+        } | threads
+
+
+FAULT_VICTIMS = {"head": 0, "middle": 1, "tail": 2}
+FAULT_ENTRY_BYTES = 256
+ChainBy = Literal["command", "autopilot", "next leader"]
+
+
+class FaultRun(Struct, frozen=True):
+    """A kill of the ``victim`` of a chain of three.
+
+    The next chain is made by a command at once, by the autopilot, or by the autopilot of the next
+    leading member after a kill of the leading member.
+    """
+
+    victim: str
+    chain_by: ChainBy
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters for claims."""
+        return {
+            "servers": len(FAULT_VICTIMS),
+            "object_size": FAULT_ENTRY_BYTES,
+            "victim": self.victim,
+            "chain_by": self.chain_by,
         }
+
+
+FAULT_RUNS = [FaultRun(victim, by) for by in get_args(ChainBy) for victim in FAULT_VICTIMS]
 
 
 class LogExtent(Struct, frozen=True):

@@ -84,7 +84,7 @@ async def _measured(
                     _connected(name, store, work, in_flight)
                 )
                 work.end_s = time.perf_counter() + seconds
-                spent = await go_through(clients, work, in_flight, servers)
+                spent = await go_through(clients, [work], in_flight, servers)
                 if work.troubles:
                     table.note(f"{name}: {work.troubles.most_common(1)[0]}")
                 if number and work.appends:

@@ -96,7 +96,7 @@ async def _load(
     log: Log, servers: Mapping[str, int], work: LogWork, at_once: int = SPEED_IN_FLIGHT
 ) -> TimeSpent:
     clients = Coroutines(OurLog(log, work), (AresError,), log.close)
-    return await go_through(clients, work, at_once, servers)
+    return await go_through(clients, [work], at_once, servers)
 
 
 async def _spent(

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from ares.client.shared_log import Log
 from ares.model.errors import NotWritten, Trimmed
 from experiments.bench.closed_loop import Asked, ClientLoop
-from experiments.bench.store_clients import Coroutines, StoreClients
+from experiments.bench.store_clients import StoreClients
 
 
 class LogWork(Struct):
@@ -101,9 +101,9 @@ class OurLog:
 
 
 class JointClients:
-    """Clients of several connections, each with a share of the loops."""
+    """Clients of several connections or logs, each with a share of the loops, by turns."""
 
-    def __init__(self, clients: list[Coroutines]) -> None:
+    def __init__(self, clients: Sequence[StoreClients]) -> None:
         self._clients = clients
 
     async def run(self, loops: Sequence[ClientLoop]) -> None:
@@ -183,9 +183,9 @@ class TimeMeter:
 
 
 async def go_through(
-    clients: StoreClients, work: LogWork, window: int, servers: Mapping[str, int]
+    clients: StoreClients, works: Sequence[LogWork], window: int, servers: Mapping[str, int]
 ) -> TimeSpent:
-    """Run the work, with ``window`` operations in flight."""
+    """Run the works at once, each with ``window`` operations in flight."""
     with TimeMeter(servers) as spending:
-        await clients.run([LogLoop(work) for _ in range(window)])
-    return spending.of(len(work.reads) + len(work.appends))
+        await clients.run([LogLoop(work) for _ in range(window) for work in works])
+    return spending.of(sum(len(work.reads) + len(work.appends) for work in works))

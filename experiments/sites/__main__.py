@@ -19,7 +19,7 @@ from ares.platform.loop import run
 from experiments.bench.store_processes import ProgramNotStarted, end_on_sigterm
 from experiments.rounds.round_commands import RESULTS
 from experiments.sites import outcome
-from experiments.sites.access_times import measure_local, measure_remote
+from experiments.sites.access_times import measure_local, measure_metadata, measure_remote
 from experiments.sites.disturbances import measure_containment, measure_cut, measure_move
 from experiments.sites.fog_network import FogNetwork, bed, obstacle
 from experiments.sites.fog_plan import FOG_EXTENTS, SITE_COUNTS
@@ -32,6 +32,7 @@ from experiments.sites.ycsb import measure_ycsb
 
 SITE_PARTS = {
     "access": (measure_local, measure_remote),
+    "metadata": (measure_metadata,),
     "containment": (measure_containment,),
     "cut": (measure_cut,),
     "move": (measure_move,),

@@ -1,9 +1,12 @@
 """The study's experiments 1 and 2: local access at all sites at once, and remote access.
 
-In remote access a site reads twice the objects that another site wrote.
+In remote access a site reads twice the objects that another site wrote. Metadata is measured apart.
 """
 
-from experiments.sites.fog_plan import WORKS, FogWork
+import asyncio
+import time
+
+from experiments.sites.fog_plan import METADATA_WORKS, WORKS, FogWork
 from experiments.sites.fog_scene import FogScene, all_done, gets, mean_s, puts, together
 from experiments.sites.orders import Order
 
@@ -66,6 +69,31 @@ async def measure_remote(scene: FogScene) -> None:
             scene.note("remote", figures, all_done([written, first, second]), **work.parameters())
 
 
-def _names(site: str, work: FogWork) -> list[str]:
-    """Return the names; the next work writes the same objects if the store allows it."""
-    return [f"{site}/object-{number}" for number in range(work.objects)]
+async def measure_metadata(scene: FogScene) -> None:
+    """Measure the bytes that writes of new objects at all sites send, beyond an idle network's.
+
+    Stores with a copy at the object's own site send no part of an object, so all is metadata. It
+    may follow its objects: the count ends `quiet_s` after the last write. It is never 0, as a
+    divisor: a byte stands for less.
+    """
+    async with scene.users(scene.bed.sites) as users:
+        await scene.watch_idle()
+        for work in METADATA_WORKS:
+            kind = f"metadata-{work.objects}-{work.object_size}"
+            left, began_s = sum(scene.bed.left().values()), time.monotonic()
+            written = await together(
+                users,
+                lambda user, work=work, kind=kind: Order(
+                    puts(_names(user.site, work, kind), work.object_size), work.parallel
+                ),
+            )  # type: ignore[misc]
+            await asyncio.sleep(scene.extent.quiet_s)
+            sent = sum(scene.bed.left().values()) - left
+            beyond = scene.beyond_idle(sent, time.monotonic() - began_s)
+            figures = {"metadata_bytes": max(1.0, beyond)}
+            scene.note("metadata", figures, all_done(written), **work.parameters())
+
+
+def _names(site: str, work: FogWork, kind: str = "object") -> list[str]:
+    """Return the names; the next work of this kind writes the same objects if the store can."""
+    return [f"{site}/{kind}-{number}" for number in range(work.objects)]

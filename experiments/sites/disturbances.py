@@ -55,13 +55,12 @@ async def measure_containment(scene: FogScene) -> None:
         sent = sum(scene.bed.left().values()) - left
     done = all_done(beside)
     figures = {
-        "idle_per_site_B_s": scene.idle_per_s / len(scene.bed.sites),
+        "idle_B_s": scene.idle_per_s,
         "alone_p50_s": _p50(alone),
         "beside_p50_s": _p50(done),
         "beside_over_alone": _p50(done) / _p50(alone),
-        "alone_bytes_per_op": max(0.0, sent_alone - scene.idle_per_s * seconds) / len(alone),
-        "bytes_per_op": max(0.0, sent - scene.idle_per_s * seconds)
-        / (len(done) + len(worked.done)),
+        "alone_bytes_per_op": scene.beyond_idle(sent_alone, seconds) / len(alone),
+        "bytes_per_op": scene.beyond_idle(sent, seconds) / (len(done) + len(worked.done)),
         "busy_ops": float(len(worked.done)),
     }
     scene.note("containment", figures, [*alone, *done, *worked.done])

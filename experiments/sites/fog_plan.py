@@ -59,6 +59,13 @@ The study does not say how many of 100 objects were under way at once.
 """
 
 
+METADATA_WORKS = tuple(
+    FogWork(objects, size, 10)
+    for objects, size in ((1, MB), (10, MB), (100, MB), (10, 256_000), (10, 10 * MB))
+)
+"""Numbers of objects of one size, and sizes of ten objects."""
+
+
 def tests() -> Iterator[dict[str, Any]]:
     """Yield the parameters for claims, of each measurement of a store."""
     for sites in SITE_COUNTS:
@@ -69,6 +76,8 @@ def tests() -> Iterator[dict[str, Any]]:
         if sites > 1:
             for work in WORKS:
                 yield {"sites": sites, "test": "remote"} | work.parameters()
+            for work in METADATA_WORKS:
+                yield {"sites": sites, "test": "metadata"} | work.parameters()
             yield {"sites": sites, "test": "containment"}
             yield {"sites": sites, "test": "cut"}
             yield {"sites": sites, "test": "move"}

@@ -83,6 +83,10 @@ class FogScene:
         await asyncio.sleep(self.extent.idle_s)
         self.idle_per_s = (sum(self.bed.left().values()) - before) / self.extent.idle_s
 
+    def beyond_idle(self, sent: int, seconds: float) -> float:
+        """Return the part of these sent bytes that an idle network would not have sent."""
+        return max(0.0, sent - self.idle_per_s * seconds)
+
 
 async def together(users: Sequence[User], order: Callable[[User], Order]) -> list[Answer]:
     """Run an order of each user at the same time, and return the answers."""

@@ -122,7 +122,7 @@ def _locality(of: Measurement) -> Cell:
 
 
 def _containment(of: Measurement) -> Cell:
-    per_op, idle = of.figures["bytes_per_op"], of.figures["idle_per_site_B_s"]
+    per_op, idle = of.figures["bytes_per_op"], of.figures["idle_B_s"] / of.sites
     met = (per_op <= BYTES_PER_OPERATION_MAX) + (idle <= IDLE_MAX)
     return Cell((NO, PARTIALLY, YES)[met], f"{per_op:.0f} B an operation, idle {idle:.0f} B/s")
 

@@ -4,12 +4,12 @@ A point is a round for each of :data:`POINT_ROUNDS` iterations. Parameters that 
 name are those of the scenario's tables `fixed`, `paper` and `points`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
 from ares.model.errors import BadInput
-from experiments.logs.log_load_plan import LOG_STUDY, LogLoadRun
+from experiments.logs.log_load_plan import LOG_STUDY, LOG_THREADS, LogLoadRun
 from experiments.rounds.scenario import Parameters, Scenario, ScenarioRound
 from experiments.verdicts.claim import Claim, Filters, sources
 from experiments.verdicts.evaluate import ROUNDS_MIN, untranscribed
@@ -53,10 +53,10 @@ def point_rounds(
                 yield msgspec.structs.replace(round, iteration=iteration)
 
 
-def log_runs(told: Iterable[Claim]) -> list[LogLoadRun]:
+def log_runs(told: Collection[Claim]) -> list[LogLoadRun]:
     """Return the runs of the shared log's points."""
     windows: dict[LogLoadRun, set[int]] = {}
-    for side in sides_of(told, LOG_STUDY):
+    for side in (*sides_of(told, LOG_STUDY), *sides_of(told, LOG_THREADS)):
         run = LogLoadRun(
             side["algorithm"],
             side["servers"],
@@ -64,6 +64,8 @@ def log_runs(told: Iterable[Claim]) -> list[LogLoadRun]:
             side["read_share"],
             side["interval"],
             (),
+            side.get("logs", 1),
+            side.get("processors", 0),
         )
         windows.setdefault(run, set()).add(side["clients"])
     return [

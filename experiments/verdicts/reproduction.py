@@ -248,6 +248,8 @@ def command(claim: Claim) -> str:
     """Return the command that measures ``claim``."""
     if claim.scenario == fog_plan.FOG_STUDY:
         return "python -m experiments.sites --paper-scale"
-    if claim.scenario == log_load_plan.LOG_STUDY:
+    if claim.scenario in (log_load_plan.LOG_STUDY, log_load_plan.LOG_THREADS):
         return "python -m experiments.logs --only figures --scale points"
+    if claim.scenario == log_load_plan.LOG_FAULTS:
+        return "python -m experiments.logs --only faults --scale points"
     return f"python -m experiments run {claim.scenario} --scale points"

@@ -1,21 +1,40 @@
 """The measurements of the shared log: requests, answers of peers, and a real chain under load."""
 
 import asyncio
+import contextlib
+import os
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
-from ares.results.load_points import LoadFile, LoadPoint
+from ares.results.load_points import LoadFile, LoadLatency, LoadPoint
 from experiments.bench.closed_loop import ClientLoop
 from experiments.bench.measured_points import write_load
 from experiments.bench.redis_client import RedisStreamConnection
 from experiments.bench.store_clients import Coroutines
-from experiments.local_cluster import local_cluster
+from experiments.kept_runs import import_runs
+from experiments.local_cluster import ClusterOptions, local_cluster
+from experiments.logs import log_faults, log_figures
+from experiments.logs.__main__ import LOG_PARTS_OF_CLAIMS, main
 from experiments.logs.log_figures import opened, pids_of, states_asked
-from experiments.logs.log_load_plan import LOG_EXTENTS, LogLoadRun, runs
+from experiments.logs.log_load_plan import (
+    FAULT_RUNS,
+    LOG_EXTENTS,
+    LOG_THREADS,
+    FaultRun,
+    LogExtent,
+    LogLoadRun,
+    runs,
+)
 from experiments.logs.log_work import JointClients, LogLoop, LogWork, OurLog, go_through
 from experiments.logs.nats_client import NatsConnection, NatsError
+from experiments.measuring import Table
+from experiments.verdicts.claim import CONFIRMED, REFUTED
+from experiments.verdicts.claimed_points import claims, log_runs
+from experiments.verdicts.evaluate import evaluate
+from experiments.verdicts.reproduction import command
 from experiments.verdicts.rows import read_rows
 from tests.results.operation_logs import imported, write
 
@@ -160,6 +179,124 @@ def test_figures_of_a_point_are_there_for_claims(tmp_path):
     ) == (7.0, 3.0, 50, 0)
 
 
+@pytest.mark.parametrize(("entries_lost", "word"), [(0, CONFIRMED), (1, REFUTED)])
+def test_a_kill_that_loses_an_acknowledged_entry_refutes_the_claim(tmp_path, entries_lost, word):
+    [told] = [claim for claim in claims() if claim.id == "ikaria-failures"]
+    made = [
+        log_faults.keep_fault(
+            tmp_path,
+            each,
+            LoadPoint(
+                10,
+                write=LoadLatency(40, 0.1, 0.1, 0.1),
+                figures={"lost": float(entries_lost if each.victim == "tail" else 0)},
+                began="2026-01-01T00:00:00+00:00",
+            ),
+        )
+        for each in FAULT_RUNS
+    ]
+    import_runs(tmp_path, made)
+    assert evaluate(told, read_rows(tmp_path)[0]).word == word
+
+
+def test_an_entry_is_lost_unless_it_is_where_it_was_acknowledged():
+    found = {0: b"a", 1: b"b", 2: b"c"}
+    assert log_faults.lost([(0, b"a"), (2, b"c")], found) == 0
+    assert log_faults.lost([(0, b"b"), (1, b"b"), (1, b"c"), (3, b"d")], found) == 3
+
+
+def test_the_longest_time_without_an_append_counts_until_now():
+    appends = log_faults.SteadyAppends()
+    now = appends.ends[0]
+    appends.ends = [now - 9, now - 8, now - 6, now - 5]
+    assert 5 <= appends.pause_s() < 6
+    appends.ends.append(now)
+    assert appends.pause_s() == pytest.approx(5)
+
+
+def test_points_of_threads_are_apart_from_the_points_of_the_same_load():
+    told = claims()
+    threads = [each for each in log_runs(told) if each.scenario == LOG_THREADS]
+    assert {(each.logs, each.processors) for each in threads} == {(1, 1), (1, 2), (2, 2), (4, 2)}
+    assert {each.protocol for each in threads} == {"CR", "CRAQ"}
+    assert len({each.name for each in log_runs(told)}) == len(log_runs(told))
+    one, all_processors = LogLoadRun("CRAQ", 4, processors=2), LogLoadRun("CRAQ", 4)
+    assert (one.scenario, all_processors.scenario) == ("log_threads", "log")
+    assert one.parameters() == all_processors.parameters() | {"logs": 1, "processors": 2}
+
+
+def test_runs_on_more_processors_than_there_are_are_left_out_and_named(monkeypatch, capsys):
+    monkeypatch.setattr(log_figures, "local_cluster", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(log_figures.os, "sched_getaffinity", lambda _: {3})
+    measured, kept = [], []
+    monkeypatch.setattr(log_figures, "_measured", lambda table, file, each, extent: each)
+    monkeypatch.setattr(log_figures, "run", measured.append)
+    monkeypatch.setattr(log_figures, "_written", lambda *_: Path("made"))
+    monkeypatch.setattr(log_figures, "import_runs", lambda results, made: kept.extend(made))
+    chosen = [LogLoadRun("CR", processors=processors) for processors in (0, 1, 2)]
+    log_figures.measure_figures(Table(), chosen, LogExtent(*[()] * 5, 1, 1.0, 1), Path("results"))
+    assert ([each.processors for each in measured], len(kept)) == ([0, 1], 2)
+    assert "without runs on more than 1 processors" in capsys.readouterr().out
+
+
+def test_the_scale_of_claims_has_the_parts_with_claims_alone(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["logs", "--scale", "points", "--only", "faults,size"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "is for --only faults,figures" in capsys.readouterr().err
+    words = {command(claim) for claim in claims() if claim.scenario.startswith("log")}
+    parts = {word.split("--only ")[1].split()[0] for word in words}
+    assert parts == LOG_PARTS_OF_CLAIMS
+
+
+def test_each_log_has_its_own_loops():
+    """Loops go to the log of their work, and there to its connections by turns."""
+
+    class Kept:
+        def __init__(self):
+            self.loops = []
+
+        async def run(self, loops):
+            self.loops = loops
+
+        async def close(self):
+            raise AssertionError
+
+    works = [work(), work()]
+    connections = [[Kept(), Kept()], [Kept(), Kept()]]
+    clients = JointClients([JointClients(each) for each in connections])
+    asyncio.run(go_through(clients, works, 4, {}))
+    for own, each in zip(works, connections, strict=True):
+        assert [[loop._work for loop in kept.loops] for kept in each] == [[own, own], [own, own]]
+
+
+def processors_of(pid):
+    """Return the processors of each thread."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return [os.sched_getaffinity(int(thread.name)) for thread in threads]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+async def test_servers_stay_on_their_processors_and_take_loads_of_two_logs():
+    each, extent = LogLoadRun("CRAQ", 3, 64, 0.5, 0, (4,), 2, 1), LogExtent(*[()] * 5, 400, 20.0, 1)
+    with local_cluster(3, "abd", consensus=1) as file:
+        point = (await log_figures._measured(Table(), file, each, extent)).points[0]
+        used = [processors for pid in pids_of(file).values() for processors in processors_of(pid)]
+    assert all(each == set(sorted(os.sched_getaffinity(0))[:1]) for each in used)
+    assert len(used) >= 3
+    assert (point.read.count + point.write.count, point.failed, point.clients) == (400, 0, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+async def test_a_killed_tail_loses_no_acknowledged_entry():
+    with local_cluster(4, "abd", consensus=1, options=ClusterOptions(durability="fsync")) as file:
+        point = await log_faults.killed(file, FaultRun("tail", "command"))
+    assert (point.write.count >= 30, point.figures) == (True, {"lost": 0.0})
+    assert point.longest_pause_s > 0
+
+
 @pytest.mark.slow
 @pytest.mark.process
 async def test_a_chain_under_load_says_what_it_took():
@@ -177,7 +314,7 @@ async def test_a_chain_under_load_says_what_it_took():
                     for log, name in zip(logs, ("CR", "CRAQ", "UCRAQ"), strict=True)
                 ]
             )
-            spent = await asyncio.wait_for(go_through(clients, mixed, 6, pids_of(file)), 30)
+            spent = await asyncio.wait_for(go_through(clients, [mixed], 6, pids_of(file)), 30)
             assert await logs[0].tail() == len(mixed.appends) + 1
         assert states_asked(file) > 0
     assert (spent.count, mixed.troubles) == (300, {})

@@ -276,7 +276,7 @@ def test_when_reads_are_near():
 
 
 LOCAL = {"write_between_share": 0.001, "read_between_share": 0.019, "failed": 0.0}
-CONTAINMENT = {"bytes_per_op": 10.0, "idle_per_site_B_s": 500.0}
+CONTAINMENT = {"bytes_per_op": 10.0, "idle_B_s": 3500.0}
 CUT = dict.fromkeys(
     ("inside_kept", "outside_kept", "new_inside", "new_outside", "written_in_cut_read"), 1.0
 ) | {"inside_pause_s": 0.2}
@@ -295,8 +295,8 @@ def measured(test, figures, sites=7, store="ares x1"):
         ("local", "locality", LOCAL | {"failed": 1.0}, NO),
         ("containment", "containment", CONTAINMENT, YES),
         ("containment", "containment", CONTAINMENT | {"bytes_per_op": 201.0}, PARTIALLY),
-        ("containment", "containment", CONTAINMENT | {"idle_per_site_B_s": 2001.0}, PARTIALLY),
-        ("containment", "containment", {"bytes_per_op": 201.0, "idle_per_site_B_s": 2001.0}, NO),
+        ("containment", "containment", CONTAINMENT | {"idle_B_s": 14_001.0}, PARTIALLY),
+        ("containment", "containment", {"bytes_per_op": 201.0, "idle_B_s": 14_001.0}, NO),
         ("cut", "disconnected", CUT, YES),
         ("cut", "disconnected", CUT | {"new_inside": 0.0}, PARTIALLY),
         ("cut", "disconnected", CUT | {"written_in_cut_read": 0.9}, PARTIALLY),
@@ -421,7 +421,7 @@ def test_the_program_refuses_what_it_does_not_have():
             env=ENVIRONMENT,
         )
         assert (done.returncode, why in done.stderr) == (2, True)
-    assert set(SITE_PARTS) == {"access", "containment", "cut", "move", "ycsb"}
+    assert set(SITE_PARTS) == {"access", "metadata", "containment", "cut", "move", "ycsb"}
 
 
 # -- real runs -------------------------------------------------------------------------------------

@@ -96,11 +96,13 @@ def test_a_claim_names_what_there_is(claim):
         test, _, name = claim.test.partition("::")
         assert not test or f"def {name}(" in (ROOT / test).read_text()
         return
-    others = {log_load_plan.LOG_STUDY: log_load_plan.LOG_PROTOCOLS, fog_plan.FOG_STUDY: SITE_STORES}
+    logs = (log_load_plan.LOG_STUDY, log_load_plan.LOG_THREADS, log_load_plan.LOG_FAULTS)
+    others = dict.fromkeys(logs, log_load_plan.LOG_PROTOCOLS) | {fog_plan.FOG_STUDY: SITE_STORES}
     protocols = others.get(claim.scenario) or scenarios()[claim.scenario].protocols
     known = {
         *Parameters.__struct_fields__,
-        *log_load_plan.LogLoadRun("CR").parameters(),
+        *log_load_plan.LogLoadRun("CR", processors=1).parameters(),
+        *log_load_plan.FAULT_RUNS[0].parameters(),
         *(name for each in fog_plan.tests() for name in each),
         *("algorithm", "op", "statistic", "published", "clients", "mode"),
     }
@@ -119,7 +121,10 @@ def rows_of_points():
         for op, window in itertools.product(("read", "write", "all"), each.windows):
             told = each.parameters() | {"clients": window, "mode": "closed"}
             figures = dict.fromkeys(QUANTITIES, 1.0) | {"operations": 1000}
-            yield FigureRow("log", each.protocol, op, told, figures, iteration, each.name)
+            yield FigureRow(each.scenario, each.protocol, op, told, figures, iteration, each.name)
+    for each in log_load_plan.FAULT_RUNS:
+        figures = {"lost": 0.0, "operations": 1000}
+        yield FigureRow("log_faults", "CRAQ", "write", each.parameters(), figures, 1, each.victim)
     for store, told, trial in itertools.product(SITE_STORES, fog_plan.tests(), range(3)):
         figures = dict.fromkeys(QUANTITIES, 1.0) | {"operations": 1000}
         yield FigureRow("fog", store, "all", told, figures, trial, f"{store} {told}")
