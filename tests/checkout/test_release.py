@@ -15,6 +15,7 @@ from ares.platform.release import RELEASE
 
 CHECKOUT = Path(__file__).parents[2]
 PRINT_VERSION = "from ares.platform.release import version; print(version())"
+DEVELOPED = RELEASE.removesuffix(".dev") + ".dev"
 DAY = "2026-01-01T00:00:00Z"
 
 
@@ -31,10 +32,12 @@ def git(directory: Path, *words: str) -> str:
 
 
 def source(directory: Path) -> Path:
-    """Write the sources of a version without git."""
+    """Write the sources of a development state without git."""
     (directory / "ares/platform").mkdir(parents=True)
     (directory / "ares/__init__.py").touch()
-    shutil.copy(CHECKOUT / "ares/platform/release.py", directory / "ares/platform")
+    text = (CHECKOUT / "ares/platform/release.py").read_text(encoding="utf-8")
+    text = text.replace(f'RELEASE = "{RELEASE}"', f'RELEASE = "{DEVELOPED}"')
+    (directory / "ares/platform/release.py").write_text(text, encoding="utf-8")
     shutil.copy(CHECKOUT / ".gitattributes", directory)
     return directory
 
@@ -61,41 +64,41 @@ def reported_version(directory: Path, **environment: str) -> str:
 
 def test_a_checkout_names_its_commit_whatever_was_installed(checkout):
     head = commit(checkout)
-    assert reported_version(checkout) == f"{RELEASE}2+g{head}"
+    assert reported_version(checkout) == f"{DEVELOPED}2+g{head}"
     head = commit(checkout)
-    assert reported_version(checkout) == f"{RELEASE}3+g{head}"
+    assert reported_version(checkout) == f"{DEVELOPED}3+g{head}"
     git(checkout, "pack-refs", "--all")
-    assert reported_version(checkout) == f"{RELEASE}3+g{head}"
+    assert reported_version(checkout) == f"{DEVELOPED}3+g{head}"
     git(checkout, "checkout", "--quiet", "HEAD~1")
-    assert reported_version(checkout).startswith(f"{RELEASE}2+g")
+    assert reported_version(checkout).startswith(f"{DEVELOPED}2+g")
 
 
 def test_a_worktree_names_the_commit_of_its_own_branch(checkout, tmp_path):
     tree = tmp_path / "tree"
     git(checkout, "worktree", "add", "--quiet", "-b", "branch", str(tree))
     head = commit(tree)
-    assert reported_version(tree) == f"{RELEASE}2+g{head}"
-    assert reported_version(checkout).startswith(f"{RELEASE}1+g")
+    assert reported_version(tree) == f"{DEVELOPED}2+g{head}"
+    assert reported_version(checkout).startswith(f"{DEVELOPED}1+g")
 
 
 def test_without_git_a_checkout_still_names_its_commit(checkout):
     head = commit(checkout)
-    assert reported_version(checkout, PATH="/nonexistent") == f"{RELEASE}0+g{head}"
+    assert reported_version(checkout, PATH="/nonexistent") == f"{DEVELOPED}0+g{head}"
 
 
 def test_a_copy_without_git_names_no_commit(tmp_path):
-    assert reported_version(source(tmp_path)) == f"{RELEASE}0"
+    assert reported_version(source(tmp_path)) == f"{DEVELOPED}0"
 
 
 def test_an_archive_names_its_commit(checkout, tmp_path):
     head = commit(checkout)
     git(checkout, "archive", "--output=../archive.tar", "--prefix=archive/", "HEAD")
     run(tmp_path, "tar", "xf", "archive.tar")
-    assert reported_version(tmp_path / "archive") == f"{RELEASE}0+g{head}"
+    assert reported_version(tmp_path / "archive") == f"{DEVELOPED}0+g{head}"
 
 
 def test_an_installed_package_and_a_source_archive_name_what_they_were_built_with(tmp_path):
-    built = f"{RELEASE}7+g0123abcde"
+    built = f"{DEVELOPED}7+g0123abcde"
     installed, archive = source(tmp_path / "site"), source(tmp_path / "archive")
     (installed / f"ares_storage-{built}.dist-info").mkdir()
     (archive / "PKG-INFO").write_text(f"Metadata-Version: 2.4\nVersion: {built}\n")
@@ -125,7 +128,7 @@ def member(id: str, version: str) -> ConsensusDescription:
 
 
 def test_one_release_is_no_warning():
-    counted, uncounted = f"{RELEASE}7+g0123abcde", f"{RELEASE}0+g0123abcde"
+    counted, uncounted = f"{DEVELOPED}7+g0123abcde", f"{DEVELOPED}0+g0123abcde"
     found = releases({**described(s0=counted, s1=uncounted), "s2": None}, [member("r0", counted)])
     assert found == {counted: ["s0", "s1", "r0"]}
     assert (sentence(found), warning(found)) == (f"release: {counted}", "")
@@ -141,5 +144,5 @@ def test_mixed_releases_are_a_warning_that_names_the_processes():
         "bring all to the newest, servers first, then members"
     )
     assert sentence(found) == ""
-    other = releases(described(s0=f"{RELEASE}7+g0123abcde", s1=f"{RELEASE}8+g1123abcde"), [])
+    other = releases(described(s0=f"{DEVELOPED}7+g0123abcde", s1=f"{DEVELOPED}8+g1123abcde"), [])
     assert "mixed releases" in warning(other)
