@@ -9,7 +9,7 @@ import functools
 import subprocess
 from pathlib import Path
 
-RELEASE = "0.2.0.dev"
+RELEASE = "0.2.0"
 """Number of the release, with `.dev` until the release is made."""
 
 ARCHIVED = "$Format:%H$"
