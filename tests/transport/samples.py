@@ -97,7 +97,11 @@ _RECORD = LogRecord(7, ClientId(9), 3, 2, (b"one", b""), 2**63)
 
 _USAGE = Usage(DomainName("photos"), 2**40, (AskedFrom("nantes", 2.5), AskedFrom("rennes", 0.1)))
 
-SINCE: list[AnyMessage] = [
+SINCE: list[AnyMessage] = []
+"""Messages with fields added since a release."""
+
+SAMPLES: list[AnyMessage] = [
+    *SINCE,
     Describe(_CALL, True, (DomainName("photos"),)),
     Description(
         _CALL,
@@ -123,11 +127,6 @@ SINCE: list[AnyMessage] = [
         (FollowReport(DomainName("photos"), "nantes", "here", "why"),),
         "0.2.0",
     ),
-]
-"""Messages with fields added since a release."""
-
-SAMPLES: list[AnyMessage] = [
-    *SINCE,
     GetTag(_CALL, _C, _KEY),
     PullElement(_CALL, _C, _KEY, _TAG, 5, _CONFIGURATION),
     Finalize(_CALL, _C),
