@@ -9,7 +9,7 @@ import functools
 import subprocess
 from pathlib import Path
 
-RELEASE = "0.2.0"
+RELEASE = "0.3.0.dev"
 """Number of the release, with `.dev` until the release is made."""
 
 ARCHIVED = "$Format:%H$"
@@ -22,7 +22,7 @@ NO_COMMIT = ""
 
 @functools.cache
 def version() -> str:
-    """Return the release, or `0.2.0.devN+gCOMMIT` for a development state after N commits.
+    """Return the release, or `0.3.0.devN+gCOMMIT` for a development state after N commits.
 
     N is 0 where git does not answer. A copy without git's files has no commit. Uncommitted changes
     do not show.
