@@ -4,15 +4,21 @@ Messages that were changed, repeated or made up on the way are never believed.
 """
 
 import random
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.net.zmtp.curve import METADATA_BYTES_MAX, CurveClient, CurveServer
+from ares.net.zmtp.curve_ciphers import CurveCipher, GcmCipher, has_gcm
 from ares.net.zmtp.frames import (
     DEALER,
+    FRAMES_AT_ONCE,
     GREETING_BYTES,
     ROUTER,
     SCRATCH_BYTES,
@@ -23,12 +29,31 @@ from ares.net.zmtp.frames import (
     WrongMechanism,
     framed,
     properties,
+    property_of,
 )
+from ares.platform.interpreter import python
 from ares.security.keys import SecretKey
 
 from .test_zmtp import BAD_METADATA, SIZES, feed, opening
 
 SERVER, CLIENT, STRANGER = (SecretKey(bytes([number]) * 32) for number in (1, 2, 3))
+
+
+needs_gcm = pytest.mark.skipif(
+    not has_gcm(), reason="this processor has no instructions for AES-256-GCM"
+)
+
+
+@pytest.fixture(
+    autouse=True,
+    scope="module",
+    params=["box", pytest.param("gcm", marks=needs_gcm)],
+)
+def cipher(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run each test of this file with either cipher."""
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr("ares.net.zmtp.curve.has_gcm", lambda: request.param == "gcm")
+        yield
 
 
 class Side:
@@ -62,10 +87,14 @@ def server_of(
     return Side(ROUTER, CurveServer(SERVER, admits, said or properties(ROUTER)))
 
 
-def met() -> tuple[Side, Side]:
-    client, server = client_of(), server_of()
+def shake(client: Side, server: Side) -> None:
     initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
     assert client.hear(server.hear(initiate)) == b""
+
+
+def met() -> tuple[Side, Side]:
+    client, server = client_of(), server_of()
+    shake(client, server)
     assert client.incoming.ready
     assert server.incoming.ready
     return client, server
@@ -128,6 +157,90 @@ def test_a_ping_is_answered_in_secret() -> None:
     assert answer
     assert b"\x04PONGcontext" not in answer
     assert client.hear(answer) == b""
+
+
+# -- the choice of the cipher ----------------------------------------------------------------------
+
+
+def ciphers(client_has: bool, server_has: bool) -> list[type]:
+    """Return the ciphers of both ends after a handshake."""
+    client = Side(DEALER, CurveClient(CLIENT, SERVER.public, properties(DEALER), client_has))
+    server = Side(ROUTER, CurveServer(SERVER, lambda _: True, properties(ROUTER), server_has))
+    shake(client, server)
+    sealed = client.seal([b"message"])
+    assert feed(server.incoming, sealed) == [[b"message"]]
+    return [type(side.incoming.cipher) for side in (client, server)]
+
+
+@needs_gcm
+def test_aes_is_used_if_both_ends_have_it_and_otherwise_the_box() -> None:
+    assert ciphers(True, True) == [GcmCipher, GcmCipher]
+    for has in ((True, False), (False, True), (False, False)):
+        assert ciphers(*has) == [CurveCipher, CurveCipher]
+
+
+def test_a_fresh_process_knows_its_processor() -> None:
+    asked = "from ares.net.zmtp.curve_ciphers import has_gcm; print(has_gcm())"
+    told = subprocess.run(python("-c", asked), capture_output=True, text=True, check=True)
+    assert told.stdout == f"{has_gcm()}\n"
+
+
+@pytest.mark.parametrize("sealing", ["_box", "_encrypt"])
+def test_a_frame_that_libsodium_does_not_seal_is_not_sent(
+    sealing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = met()
+    monkeypatch.setattr(f"ares.net.zmtp.curve_ciphers.{sealing}", lambda *_: -1)
+    if (sealing == "_encrypt") == isinstance(client.incoming.cipher, GcmCipher):
+        with pytest.raises(RuntimeError, match="not sent"):
+            client.seal([b"secret"])
+
+
+def test_many_small_frames_at_once_are_opened_in_several_turns() -> None:
+    client, server = met()
+    sealed = client.seal(*([b"%d" % number] for number in range(2 * FRAMES_AT_ONCE)))
+    opened = feed(server.incoming, sealed)
+    while server.incoming.behind:
+        opened += server.incoming.filled(0)
+    assert opened == [[b"%d" % number] for number in range(2 * FRAMES_AT_ONCE)]
+
+
+@pytest.mark.parametrize("named", [b"AES-256-GCM", b"aes-128-gcm", b""])
+def test_a_server_takes_no_offer_of_another_cipher(named: bytes) -> None:
+    said = properties(DEALER) + property_of(b"Ares-Cipher", named)
+    client = Side(DEALER, CurveClient(CLIENT, SERVER.public, said, False))
+    server = Side(ROUTER, CurveServer(SERVER, lambda _: True, properties(ROUTER), True))
+    shake(client, server)
+    assert type(server.incoming.cipher) is type(client.incoming.cipher) is CurveCipher
+
+
+def test_a_client_uses_no_cipher_that_it_did_not_offer() -> None:
+    said = properties(ROUTER) + property_of(b"Ares-Cipher", b"aes-256-gcm")
+    client = Side(DEALER, CurveClient(CLIENT, SERVER.public, properties(DEALER), False))
+    server = Side(ROUTER, CurveServer(SERVER, lambda _: True, said, False))
+    with pytest.raises(NotZmtp, match="not offered"):
+        shake(client, server)
+    assert client.incoming.cipher is None
+
+
+@needs_gcm
+def test_another_implementation_of_the_standards_opens_frames_of_aes() -> None:
+    client = Side(DEALER, CurveClient(CLIENT, SERVER.public, properties(DEALER), True))
+    server = Side(ROUTER, CurveServer(SERVER, lambda _: True, properties(ROUTER), True))
+    shake(client, server)
+    assert isinstance(client.handshake, CurveClient)
+    for sender, name in ((client, b"CurveZMQMESSAGEC"), (server, b"CurveZMQMESSAGES")):
+        derive = HKDF(SHA256(), 32, salt=None, info=b"ares AES-256-GCM " + name)
+        key = AESGCM(derive.derive(client.handshake._key))
+        counts = []
+        for size in (0, 1, 15, 16, 17, 100, 5000):
+            frame = sender.seal([b"x" * size])
+            body = frame[2:] if frame[0] == 0 else frame[9:]
+            command, count, sealed = body[:8], body[8:16], body[16:]
+            assert command == b"\x07MESSAGE"
+            assert key.decrypt(bytes(4) + count, sealed, None) == b"\0" + b"x" * size
+            counts.append(count)
+        assert counts == sorted(set(counts))
 
 
 # -- clients that are not admitted -----------------------------------------------------------------
@@ -343,11 +456,12 @@ def test_a_large_part_is_not_copied_and_a_large_header_is_bytes() -> None:
 
 
 def test_a_large_frame_that_was_changed_is_not_taken() -> None:
-    client, server = met()
-    sealed = bytearray(client.seal([bytes(3 * SCRATCH_BYTES)]))
-    sealed[-1] ^= 1
-    with pytest.raises(NotZmtp, match="not sealed by the peer"):
-        feed(server.incoming, bytes(sealed))
+    for place in (-1, -17, SCRATCH_BYTES, 26):
+        client, server = met()
+        sealed = bytearray(client.seal([bytes(3 * SCRATCH_BYTES)]))
+        sealed[place] ^= 1
+        with pytest.raises(NotZmtp, match="not sealed by the peer"):
+            feed(server.incoming, bytes(sealed))
 
 
 def flipped(data: bytes, at: float, bit: int) -> bytes:

@@ -14,12 +14,15 @@ takes only a nonce higher than the previous nonce, hence no message can be sent 
 order. The server keeps its transient key in the cookie, under a key of the connection. PyNaCl has
 the cryptography; this module has the order of messages and the checks. The bytes on the wire equal
 libzmq's, and the peer may be libzmq.
+
+INITIATE and READY carry properties, sealed. A client that can use AES-256-GCM says so there, and a
+server that can, too, answers with the same property; from then on both use it in place of the box.
+No process between them can change either property, or add one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
-from nacl._sodium import ffi, lib
 from nacl.bindings import (
     crypto_box_beforenm,
     crypto_box_easy_afternm,
@@ -31,42 +34,28 @@ from nacl.bindings import (
 )
 from nacl.exceptions import CryptoError
 
-from ares.model.codec import Frame
+from ares.net.zmtp.curve_ciphers import (
+    AUTHENTICATOR_BYTES,
+    COUNT_BYTES,
+    FROM_CLIENT,
+    FROM_SERVER,
+    KEY_BYTES,
+    CurveCipher,
+    GcmCipher,
+    has_gcm,
+)
 from ares.net.zmtp.frames import (
-    COMMAND_FLAG,
-    LONG_FLAG,
-    MORE_FLAG,
-    SHORT_MAX,
     Handshake,
     NotAdmitted,
     NotZmtp,
     framed,
     greeting,
+    parsed,
+    property_of,
     refusal,
 )
 
-BOX_BYTES_MORE = 16
-"""Size of a box beyond the content: the authenticator, which comes first."""
-
-_from_buffer = ffi.from_buffer
-_seal = lib.crypto_box_easy_afternm
-_unseal = lib.crypto_box_open_easy_afternm
-
-FROM_CLIENT, FROM_SERVER = b"CurveZMQMESSAGEC", b"CurveZMQMESSAGES"
-"""Prefixes of nonces, by sender."""
-
-_KEY_BYTES = 32
-_COUNT_BYTES = 8
-_MESSAGE_COMMAND = b"\x07MESSAGE"
-_BOX_AT = len(_MESSAGE_COMMAND) + _COUNT_BYTES
-_CONTENT_AT = _BOX_AT + BOX_BYTES_MORE + 1
-"""Position of the content in a MESSAGE; a byte of flags precedes the content in the box."""
-
-_SEALED_MORE, _SEALED_COMMAND = 1, 2
-_ROOM = [bytes(BOX_BYTES_MORE) + bytes([flags]) for flags in range(4)]
-_OPENED = [0, MORE_FLAG, COMMAND_FLAG, MORE_FLAG | COMMAND_FLAG]
-"""Flags of a frame, by the flags in the box."""
-
+_CIPHER_PROPERTY, _GCM = b"Ares-Cipher", b"aes-256-gcm"
 METADATA_BYTES_MAX = 1024
 """Bytes of a peer's properties in the handshake."""
 
@@ -81,18 +70,20 @@ _HELLO_COMMAND, _WELCOME_COMMAND, _INITIATE_COMMAND, _READY_COMMAND = (
 _HELLO_PAD = bytes(72)
 _HELLO_SIGNED = bytes(64)
 _HELLO_BYTES = 200
-_COOKIE_BYTES = _LONG_NONCE + BOX_BYTES_MORE + 2 * _KEY_BYTES
-_VOUCH_BYTES = _LONG_NONCE + BOX_BYTES_MORE + 2 * _KEY_BYTES
-_WELCOME_BYTES = len(_WELCOME_COMMAND) + _LONG_NONCE + BOX_BYTES_MORE + _KEY_BYTES + _COOKIE_BYTES
+_COOKIE_BYTES = _LONG_NONCE + AUTHENTICATOR_BYTES + 2 * KEY_BYTES
+_VOUCH_BYTES = _LONG_NONCE + AUTHENTICATOR_BYTES + 2 * KEY_BYTES
+_WELCOME_BYTES = (
+    len(_WELCOME_COMMAND) + _LONG_NONCE + AUTHENTICATOR_BYTES + KEY_BYTES + _COOKIE_BYTES
+)
 _INITIATE_BYTES = (
     len(_INITIATE_COMMAND)
     + _COOKIE_BYTES
-    + _COUNT_BYTES
-    + BOX_BYTES_MORE
-    + _KEY_BYTES
+    + COUNT_BYTES
+    + AUTHENTICATOR_BYTES
+    + KEY_BYTES
     + _VOUCH_BYTES
 )
-_READY_BYTES = len(_READY_COMMAND) + _COUNT_BYTES + BOX_BYTES_MORE
+_READY_BYTES = len(_READY_COMMAND) + COUNT_BYTES + AUTHENTICATOR_BYTES
 _REFUSED_COMMAND = framed(b"\x05ERROR\x03400")
 
 
@@ -109,15 +100,19 @@ class KeyPair(Protocol):
 class CurveClient(Handshake):
     """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of a client with ``secret``.
 
-    The server owns ``server_key`` (hex). ``metadata``: the client's properties.
+    The server owns ``server_key`` (hex). ``metadata``: the client's properties. ``gcm``: offer
+    AES-256-GCM.
     """
 
     mechanism = b"CURVE"
 
-    def __init__(self, secret: KeyPair, server_key: str, metadata: bytes) -> None:
+    def __init__(
+        self, secret: KeyPair, server_key: str, metadata: bytes, gcm: bool | None = None
+    ) -> None:
         self._secret = secret
         self._server = bytes.fromhex(server_key)
-        self._metadata = metadata
+        self._gcm = has_gcm() if gcm is None else gcm
+        self._metadata = metadata + _cipher_property(self._gcm)
         self._public, self._transient = crypto_box_keypair()
         self._first = b""
         self._key = b""
@@ -158,7 +153,7 @@ class CurveClient(Handshake):
             self._first,
             "a WELCOME that the owner of the server's key did not make",
         )
-        transient, cookie = content[:_KEY_BYTES], content[_KEY_BYTES:]
+        transient, cookie = content[:KEY_BYTES], content[KEY_BYTES:]
         vouch_nonce = randombytes(_LONG_NONCE)
         vouched = crypto_box_easy_afternm(
             self._public + self._server,
@@ -182,13 +177,16 @@ class CurveClient(Handshake):
         ):
             raise _unexpected(ready)
         count, box = (
-            ready[len(_READY_COMMAND) :][:_COUNT_BYTES],
-            ready[len(_READY_COMMAND) + _COUNT_BYTES :],
+            ready[len(_READY_COMMAND) :][:COUNT_BYTES],
+            ready[len(_READY_COMMAND) + COUNT_BYTES :],
         )
         self.properties = _opened(
             box, b"CurveZMQREADY---" + count, self._key, "a READY that the server did not seal"
         )
-        self.cipher = CurveCipher(
+        agreed = _names_gcm(self.properties)
+        if agreed and not self._gcm:
+            raise NotZmtp("a cipher that was not offered")
+        self.cipher = _cipher(agreed)(
             self._key, FROM_CLIENT, FROM_SERVER, 2, int.from_bytes(count, "big")
         )
         return b""
@@ -198,15 +196,22 @@ class CurveServer(Handshake):
     """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of the server with ``secret``.
 
     ``admits(key)``: whether the client that owns ``key`` (hex) is admitted; called only after the
-    client's proof. ``metadata``: the server's properties.
+    client's proof. ``metadata``: the server's properties. ``gcm``: take an offer of AES-256-GCM.
     """
 
     mechanism = b"CURVE"
 
-    def __init__(self, secret: KeyPair, admits: Callable[[str], bool], metadata: bytes) -> None:
+    def __init__(
+        self,
+        secret: KeyPair,
+        admits: Callable[[str], bool],
+        metadata: bytes,
+        gcm: bool | None = None,
+    ) -> None:
         self._secret = secret
         self._admits = admits
         self._metadata = metadata
+        self._gcm = has_gcm() if gcm is None else gcm
         self._cookie_key = b""
         self._received = 0
 
@@ -228,9 +233,9 @@ class CurveServer(Handshake):
             raise _unexpected(hello)
         at = len(_HELLO_COMMAND + _VERSION + _HELLO_PAD)
         client, count, signature = (
-            hello[at : at + _KEY_BYTES],
-            hello[at + _KEY_BYTES :][:_COUNT_BYTES],
-            hello[at + _KEY_BYTES + _COUNT_BYTES :],
+            hello[at : at + KEY_BYTES],
+            hello[at + KEY_BYTES :][:COUNT_BYTES],
+            hello[at + KEY_BYTES + COUNT_BYTES :],
         )
         first = _shared(client, self._secret.secret)
         if (
@@ -246,7 +251,7 @@ class CurveServer(Handshake):
         self._received = int.from_bytes(count, "big")
         public, transient = crypto_box_keypair()
         self._cookie_key, cookie_nonce, nonce = (
-            randombytes(_KEY_BYTES),
+            randombytes(KEY_BYTES),
             randombytes(_LONG_NONCE),
             randombytes(_LONG_NONCE),
         )
@@ -268,8 +273,8 @@ class CurveServer(Handshake):
         at = len(_INITIATE_COMMAND) + _COOKIE_BYTES
         cookie, count, box = (
             initiate[len(_INITIATE_COMMAND) : at],
-            initiate[at : at + _COUNT_BYTES],
-            initiate[at + _COUNT_BYTES :],
+            initiate[at : at + COUNT_BYTES],
+            initiate[at + COUNT_BYTES :],
         )
         client, transient = self._of_cookie(cookie)
         received = int.from_bytes(count, "big")
@@ -280,9 +285,9 @@ class CurveServer(Handshake):
             box, b"CurveZMQINITIATE" + count, key, "an INITIATE that the client did not seal"
         )
         permanent, vouch, metadata = (
-            content[:_KEY_BYTES],
-            content[_KEY_BYTES : _KEY_BYTES + _VOUCH_BYTES],
-            content[_KEY_BYTES + _VOUCH_BYTES :],
+            content[:KEY_BYTES],
+            content[KEY_BYTES : KEY_BYTES + _VOUCH_BYTES],
+            content[KEY_BYTES + _VOUCH_BYTES :],
         )
         nonce, vouched = b"VOUCH---" + vouch[:_LONG_NONCE], vouch[_LONG_NONCE:]
         own = bytes.fromhex(self._secret.public)
@@ -295,13 +300,13 @@ class CurveServer(Handshake):
             raise NotZmtp("a vouch for another connection")
         if not self._admits(permanent.hex()):
             raise NotAdmitted(_REFUSED_COMMAND)
+        agreed = self._gcm and _names_gcm(metadata)
         self.client_key, self.properties = permanent.hex(), metadata
-        self.cipher = CurveCipher(key, FROM_SERVER, FROM_CLIENT, 1, received)
+        self.cipher = _cipher(agreed)(key, FROM_SERVER, FROM_CLIENT, 1, received)
         count = _counted(1)
+        own = self._metadata + _cipher_property(agreed)
         return framed(
-            _READY_COMMAND
-            + count
-            + crypto_box_easy_afternm(self._metadata, b"CurveZMQREADY---" + count, key)
+            _READY_COMMAND + count + crypto_box_easy_afternm(own, b"CurveZMQREADY---" + count, key)
         )
 
     def _of_cookie(self, cookie: bytes) -> tuple[bytes, bytes]:
@@ -311,7 +316,7 @@ class CurveServer(Handshake):
             content = crypto_secretbox_open_easy(box, b"COOKIE--" + nonce, self._cookie_key)
         except CryptoError as error:
             raise NotZmtp("a cookie of another connection") from error
-        return content[:_KEY_BYTES], content[_KEY_BYTES:]
+        return content[:KEY_BYTES], content[KEY_BYTES:]
 
 
 def _unexpected(command: bytes) -> NotZmtp:
@@ -322,7 +327,7 @@ def _unexpected(command: bytes) -> NotZmtp:
 
 
 def _counted(number: int) -> bytes:
-    return number.to_bytes(_COUNT_BYTES, "big")
+    return number.to_bytes(COUNT_BYTES, "big")
 
 
 def _shared(public: bytes, secret: bytes) -> bytes:
@@ -340,80 +345,13 @@ def _opened(box: bytes, nonce: bytes, key: bytes, otherwise: str) -> bytes:
         raise NotZmtp(otherwise) from error
 
 
-class CurveCipher:
-    """The encryption of a connection after its handshake: MESSAGE commands with sealed frames.
+def _cipher_property(gcm: bool) -> bytes:
+    return property_of(_CIPHER_PROPERTY, _GCM) if gcm else b""
 
-    ``key``: made of both transient keys; ``ours`` and ``theirs``: the prefixes of nonces; ``sent``,
-    ``received``: the last nonces of the handshake.
 
-    Boxes are made and opened in place, by libsodium's own functions. PyNaCl's functions return each
-    message in new memory, cleared first and copied at the end: this takes 1.2 to 1.8 times as long
-    for a frame of 40 to 1,000 bytes, and 1.3 to 2.4 times for opening a mebibyte. Like any function
-    of C, libsodium's functions write to any given address, and read keys (32 bytes) and nonces (24)
-    however long they are.
-    """
+def _names_gcm(metadata: bytes) -> bool:
+    return parsed(metadata).get(_CIPHER_PROPERTY.lower()) == _GCM
 
-    overhead_bytes = _CONTENT_AT
-    """Most bytes of a frame beside its content."""
 
-    def __init__(self, key: bytes, ours: bytes, theirs: bytes, sent: int, received: int) -> None:
-        assert len(key) == _KEY_BYTES, "libsodium takes its word for it"
-        self._key = key
-        self._ours = ours
-        self._theirs = theirs
-        self._sent = sent
-        self._received = received.to_bytes(_COUNT_BYTES, "big")
-
-    def seal(self, frames: Sequence[Frame]) -> Iterator[bytearray]:
-        """Yield a message in its form on the wire.
-
-        The buffers are to be sent in order, and before any buffer sealed later.
-        """
-        last = len(frames) - 1
-        for position, frame in enumerate(frames):
-            yield self._sealed(frame, _SEALED_MORE if position < last else 0)
-
-    def seal_command(self, command: bytes) -> bytearray:
-        """Return a command in its form on the wire."""
-        return self._sealed(command, _SEALED_COMMAND)
-
-    def _sealed(self, frame: Frame, flags: int) -> bytearray:
-        """Return a sealed frame; the content is copied once, to the place of sealing."""
-        self._sent += 1
-        count = self._sent.to_bytes(_COUNT_BYTES, "big")
-        size = _CONTENT_AT + len(frame)
-        head = (
-            bytes((0, size)) if size <= SHORT_MAX else bytes((LONG_FLAG,)) + size.to_bytes(8, "big")
-        )
-        memory = bytearray().join((head, _MESSAGE_COMMAND, count, _ROOM[flags], frame))
-        box = _from_buffer(memory) + len(head) + _BOX_AT
-        _seal(box, box + BOX_BYTES_MORE, 1 + len(frame), self._ours + count, self._key)
-        return memory
-
-    def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int]:
-        """Open the frame whose body lies from ``start`` to ``end``, in place.
-
-        Returns its flags and the start of its content, which ends at ``end``. Raises NotZmtp.
-        """
-        head = bytes(memory[start : start + _BOX_AT])
-        if end - start < _CONTENT_AT or not head.startswith(_MESSAGE_COMMAND):
-            raise NotZmtp("a command other than MESSAGE after the handshake")
-        if not 0 <= start < end <= len(memory):
-            raise IndexError("a box that does not lie in its memory")
-        count = head[len(_MESSAGE_COMMAND) :]
-        if count <= self._received:
-            raise NotZmtp("a message that came before, or out of order")
-        box = _from_buffer(memory) + start + _BOX_AT
-        if (
-            _unseal(
-                box + BOX_BYTES_MORE, box, end - start - _BOX_AT, self._theirs + count, self._key
-            )
-            != 0
-        ):
-            raise NotZmtp("a message that was not sealed by the peer")
-        self._received = count
-        content = start + _CONTENT_AT
-        flags = memory[content - 1]
-        if flags >= len(_OPENED):
-            raise NotZmtp(f"a sealed frame with flags {flags}")
-        return _OPENED[flags], content
+def _cipher(gcm: bool) -> type[CurveCipher | GcmCipher]:
+    return GcmCipher if gcm else CurveCipher

@@ -101,7 +101,7 @@ class NotAdmitted(NotZmtp):
 
 
 class Cipher(Protocol):
-    """The encryption of a connection after its handshake; see ares/net/zmtp/curve.py."""
+    """The encryption of a connection after its handshake; see ares/net/zmtp/curve_ciphers.py."""
 
     overhead_bytes: int
     """Most bytes of a frame beside its content."""
@@ -110,7 +110,7 @@ class Cipher(Protocol):
 
     def seal_command(self, command: bytes) -> bytearray: ...
 
-    def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int]: ...
+    def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int, int]: ...
 
 
 class Handshake(ABC):
@@ -174,10 +174,10 @@ def properties(kind: bytes, site: str = "", value_bytes: int = 0) -> bytes:
     A client sends its ``site`` (docs/sites.md), and a server the bytes of the largest value taken.
     """
     return (
-        _property(b"Socket-Type", kind)
-        + _property(b"Identity", b"")
-        + (_property(b"Ares-Site", site.encode()) if site else b"")
-        + (_property(b"Ares-Value-Bytes", b"%d" % value_bytes) if value_bytes else b"")
+        property_of(b"Socket-Type", kind)
+        + property_of(b"Identity", b"")
+        + (property_of(b"Ares-Site", site.encode()) if site else b"")
+        + (property_of(b"Ares-Value-Bytes", b"%d" % value_bytes) if value_bytes else b"")
     )
 
 
@@ -193,7 +193,8 @@ def value_bytes_in(found: Mapping[bytes, bytes]) -> int:
     return int(given) if _NUMBER.fullmatch(given) else VALUE_BYTES_MAX
 
 
-def _property(name: bytes, value: bytes) -> bytes:
+def property_of(name: bytes, value: bytes) -> bytes:
+    """Return a property in its form in the handshake."""
     return bytes([len(name)]) + name + len(value).to_bytes(4, "big") + value
 
 
@@ -324,7 +325,7 @@ class FrameParser:
         self.handshake: Handshake | None = handshake
         self._mechanism = handshake.mechanism
         self._greeted = False
-        self._rest: bytes | memoryview = b""
+        self._rest: bytes | bytearray | memoryview = b""
         self.plain = False
         self.large: BlankMemory | None = None
         self._large_at = 0
@@ -385,7 +386,7 @@ class FrameParser:
         self.behind = False
         if self._greeted:
             start = self._take_apart(view, start, messages)
-        self._rest = view[start:] if own and self.behind else bytes(view[start:])
+        self._rest = view[start:] if own and self.behind else bytearray(view[start:])
         self.held_bytes = self._message_bytes + (
             len(self._rest) if self.large is None else len(self.large.view)
         )
@@ -451,7 +452,7 @@ class FrameParser:
                 return have
             start = end
             if self.cipher is not None:
-                flags, body = self.cipher.open(view, body, end)
+                flags, body, end = self.cipher.open(view, body, end)
             if flags & COMMAND_FLAG:
                 self._command(bytes(view[body:end]))
                 continue
@@ -480,11 +481,11 @@ class FrameParser:
         if self.cipher is None:
             frame = large.bytes()
         else:
-            flags, start = self.cipher.open(large.view, 0, len(large.view))
+            flags, start, end = self.cipher.open(large.view, 0, len(large.view))
             if flags & COMMAND_FLAG:
                 raise NotZmtp(f"a command of {len(large.view)} bytes")
             self._more = bool(flags & MORE_FLAG)
-            opened = memoryview(large.bytes())[start:]  # a part is not copied, a header is bytes
+            opened = memoryview(large.bytes())[start:end]  # a part is not copied, a header is bytes
             frame = cast(Frame, opened) if self._frames else bytes(opened)
         self._keep(frame, messages)
 
