@@ -162,10 +162,17 @@ def test_a_ping_is_answered_in_secret() -> None:
 # -- the choice of the cipher ----------------------------------------------------------------------
 
 
+def end(kind: bytes, has: bool, *said: bytes) -> Side:
+    """Return an end on a processor with, or without, the instructions for AES."""
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr("ares.net.zmtp.curve.has_gcm", lambda: has)
+        make = client_of if kind == DEALER else server_of
+        return make(said=b"".join((properties(kind), *said)))
+
+
 def ciphers(client_has: bool, server_has: bool) -> list[type]:
     """Return the ciphers of both ends after a handshake."""
-    client = Side(DEALER, CurveClient(CLIENT, SERVER.public, properties(DEALER), client_has))
-    server = Side(ROUTER, CurveServer(SERVER, lambda _: True, properties(ROUTER), server_has))
+    client, server = end(DEALER, client_has), end(ROUTER, server_has)
     shake(client, server)
     sealed = client.seal([b"message"])
     assert feed(server.incoming, sealed) == [[b"message"]]
@@ -185,15 +192,12 @@ def test_a_fresh_process_knows_its_processor() -> None:
     assert told.stdout == f"{has_gcm()}\n"
 
 
-@pytest.mark.parametrize("sealing", ["_box", "_encrypt"])
-def test_a_frame_that_libsodium_does_not_seal_is_not_sent(
-    sealing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_frame_that_libsodium_does_not_seal_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     client, _ = met()
-    monkeypatch.setattr(f"ares.net.zmtp.curve_ciphers.{sealing}", lambda *_: -1)
-    if (sealing == "_encrypt") == isinstance(client.incoming.cipher, GcmCipher):
-        with pytest.raises(RuntimeError, match="not sent"):
-            client.seal([b"secret"])
+    for sealing in ("_box", "_encrypt"):
+        monkeypatch.setattr(f"ares.net.zmtp.curve_ciphers.{sealing}", lambda *_: -1)
+    with pytest.raises(RuntimeError, match="not sent"):
+        client.seal([b"secret"])
 
 
 def test_many_small_frames_at_once_are_opened_in_several_turns() -> None:
@@ -207,17 +211,15 @@ def test_many_small_frames_at_once_are_opened_in_several_turns() -> None:
 
 @pytest.mark.parametrize("named", [b"AES-256-GCM", b"aes-128-gcm", b""])
 def test_a_server_takes_no_offer_of_another_cipher(named: bytes) -> None:
-    said = properties(DEALER) + property_of(b"Ares-Cipher", named)
-    client = Side(DEALER, CurveClient(CLIENT, SERVER.public, said, False))
-    server = Side(ROUTER, CurveServer(SERVER, lambda _: True, properties(ROUTER), True))
+    client = end(DEALER, False, property_of(b"Ares-Cipher", named))
+    server = end(ROUTER, True)
     shake(client, server)
     assert type(server.incoming.cipher) is type(client.incoming.cipher) is CurveCipher
 
 
 def test_a_client_uses_no_cipher_that_it_did_not_offer() -> None:
-    said = properties(ROUTER) + property_of(b"Ares-Cipher", b"aes-256-gcm")
-    client = Side(DEALER, CurveClient(CLIENT, SERVER.public, properties(DEALER), False))
-    server = Side(ROUTER, CurveServer(SERVER, lambda _: True, said, False))
+    client = end(DEALER, False)
+    server = end(ROUTER, False, property_of(b"Ares-Cipher", b"aes-256-gcm"))
     with pytest.raises(NotZmtp, match="not offered"):
         shake(client, server)
     assert client.incoming.cipher is None
@@ -225,8 +227,7 @@ def test_a_client_uses_no_cipher_that_it_did_not_offer() -> None:
 
 @needs_gcm
 def test_another_implementation_of_the_standards_opens_frames_of_aes() -> None:
-    client = Side(DEALER, CurveClient(CLIENT, SERVER.public, properties(DEALER), True))
-    server = Side(ROUTER, CurveServer(SERVER, lambda _: True, properties(ROUTER), True))
+    client, server = end(DEALER, True), end(ROUTER, True)
     shake(client, server)
     assert isinstance(client.handshake, CurveClient)
     for sender, name in ((client, b"CurveZMQMESSAGEC"), (server, b"CurveZMQMESSAGES")):

@@ -56,6 +56,7 @@ from ares.net.zmtp.frames import (
 )
 
 _CIPHER_PROPERTY, _GCM = b"Ares-Cipher", b"aes-256-gcm"
+
 METADATA_BYTES_MAX = 1024
 """Bytes of a peer's properties in the handshake."""
 
@@ -100,18 +101,15 @@ class KeyPair(Protocol):
 class CurveClient(Handshake):
     """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of a client with ``secret``.
 
-    The server owns ``server_key`` (hex). ``metadata``: the client's properties. ``gcm``: offer
-    AES-256-GCM.
+    The server owns ``server_key`` (hex). ``metadata``: the client's properties.
     """
 
     mechanism = b"CURVE"
 
-    def __init__(
-        self, secret: KeyPair, server_key: str, metadata: bytes, gcm: bool | None = None
-    ) -> None:
+    def __init__(self, secret: KeyPair, server_key: str, metadata: bytes) -> None:
         self._secret = secret
         self._server = bytes.fromhex(server_key)
-        self._gcm = has_gcm() if gcm is None else gcm
+        self._gcm = has_gcm()
         self._metadata = metadata + _cipher_property(self._gcm)
         self._public, self._transient = crypto_box_keypair()
         self._first = b""
@@ -196,22 +194,16 @@ class CurveServer(Handshake):
     """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of the server with ``secret``.
 
     ``admits(key)``: whether the client that owns ``key`` (hex) is admitted; called only after the
-    client's proof. ``metadata``: the server's properties. ``gcm``: take an offer of AES-256-GCM.
+    client's proof. ``metadata``: the server's properties.
     """
 
     mechanism = b"CURVE"
 
-    def __init__(
-        self,
-        secret: KeyPair,
-        admits: Callable[[str], bool],
-        metadata: bytes,
-        gcm: bool | None = None,
-    ) -> None:
+    def __init__(self, secret: KeyPair, admits: Callable[[str], bool], metadata: bytes) -> None:
         self._secret = secret
         self._admits = admits
         self._metadata = metadata
-        self._gcm = has_gcm() if gcm is None else gcm
+        self._gcm = has_gcm()
         self._cookie_key = b""
         self._received = 0
 
@@ -304,10 +296,9 @@ class CurveServer(Handshake):
         self.client_key, self.properties = permanent.hex(), metadata
         self.cipher = _cipher(agreed)(key, FROM_SERVER, FROM_CLIENT, 1, received)
         count = _counted(1)
-        own = self._metadata + _cipher_property(agreed)
-        return framed(
-            _READY_COMMAND + count + crypto_box_easy_afternm(own, b"CurveZMQREADY---" + count, key)
-        )
+        content = self._metadata + _cipher_property(agreed)
+        box = crypto_box_easy_afternm(content, b"CurveZMQREADY---" + count, key)
+        return framed(_READY_COMMAND + count + box)
 
     def _of_cookie(self, cookie: bytes) -> tuple[bytes, bytes]:
         """Return the client's public transient key, and our secret one."""
