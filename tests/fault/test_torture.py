@@ -71,7 +71,7 @@ def test_a_short_run_without_partitions_is_clean(tmp_path):
         start(
             tmp_path,
             "--minutes",
-            "0.25",
+            "0.5",
             "--seed",
             "11",
             "--no-partitions",
@@ -81,8 +81,9 @@ def test_a_short_run_without_partitions_is_clean(tmp_path):
         ),
         tmp_path,
     )
-    assert sum(report["faults"].values()) > 0  # a busy machine has time for few
-    assert report["reconfigurations"]["done"] > 0
+    assert report["faults"]["kill"] > 0
+    assert report["faults"]["stop"] > 0
+    assert report["reconfigurations"]["done"] > 1
     assert report["partitions"] is False
     events = load(Path(report["history"]).read_bytes(), "history")
     assert len(events) == sum(sum(outcomes.values()) for outcomes in report["operations"].values())
@@ -106,7 +107,7 @@ def test_a_short_run_with_a_log_is_clean_and_its_history_is_judged(tmp_path):
         "--workload",
         "log",
         "--minutes",
-        "0.25",
+        "0.5",
         "--seed",
         "21",
         "--servers",
@@ -117,7 +118,7 @@ def test_a_short_run_with_a_log_is_clean_and_its_history_is_judged(tmp_path):
         "--json",
     )
     report = finished(start(tmp_path, *arguments), tmp_path)
-    assert sum(report["faults"].values()) > 0
+    assert report["faults"]["kill"] > 0
     assert report["reconfigurations"]["done"] > 0
     events = load_log(Path(report["history"]).read_bytes(), "history")
     assert {event.operation for event in events} >= {"append", "read", "tail", "follow"}
