@@ -1,10 +1,10 @@
-"""A recorder of the data and messages of this release, which the next releases must read.
+"""A recorder of this release's data and messages, for the tests of the next release.
 
     sudo .venv/bin/python -m tests.compat.record
 
-Run it once, with the released code. The recorded cluster is durable: five servers, a consensus
-member, after `down`. Its addresses are part of its configurations, so it runs in a network
-namespace of its own. Secrets are left out; the tests make others.
+Run the recorder once, with the released code. The recorded cluster is durable: five servers, a
+consensus member, after `down`. Configurations contain addresses, so the cluster runs in a separate
+network namespace. Secrets are left out; the tests make new ones.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ def in_namespace(
 
 
 def recorded(frame: bytes) -> str:
-    """Return a frame in hex, or its digest if it is long."""
+    """Return a frame in hex, or the digest of a long frame."""
     if len(frame) < HASHED_BYTES_MIN:
         return frame.hex()
     return f"blake2b:{hashlib.blake2b(frame, digest_size=16).hexdigest()}"
@@ -82,10 +82,11 @@ def recorded(frame: bytes) -> str:
 
 def messages() -> list[list[str]]:
     """Return the name and the recorded frames of each sample of a message."""
-    return [
-        [type(sample).__name__, *(recorded(bytes(frame)) for frame in encode([sample]))]  # type: ignore[list-item]
-        for sample in SAMPLES
-    ]
+    found = []
+    for sample in SAMPLES:
+        frames = encode([sample])  # type: ignore[list-item]
+        found.append([type(sample).__name__, *(recorded(bytes(frame)) for frame in frames)])
+    return found
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def work(**more):
 
 
 class Transport:
-    """A transport that keeps the sent data."""
+    """A transport which keeps the sent data."""
 
     def __init__(self):
         self.sent = b""
@@ -250,7 +250,7 @@ def test_the_scale_of_claims_has_the_parts_with_claims_alone(capsys, monkeypatch
 
 
 def test_each_log_has_its_own_loops():
-    """Loops go to the log of their work, and there to its connections by turns."""
+    """Check that loops go to the log of the work, and to the connections of this log by turns."""
 
     class Kept:
         def __init__(self):

@@ -136,7 +136,7 @@ def test_what_servers_cannot_get_the_mover_carries():
 
 
 def test_values_beyond_a_lowered_limit_do_not_end_the_way_between_servers():
-    """The mover names these values, and servers still bring all others."""
+    """Check that the mover names these values, and that servers bring all further values."""
     world = ProtocolWorld(ABD.at(DEFAULT_DOMAIN, 0), range(8), seed=3)
     writer, mover, puts = world.client(), world.client(), []
     for number in range(NOT_BROUGHT_MAX + 1):
@@ -160,7 +160,7 @@ def test_values_beyond_a_lowered_limit_do_not_end_the_way_between_servers():
 
 
 class PullingServer:
-    """s5, with the orders to fetch that it got: ``fetches`` are (request, done)."""
+    """s5, with the received orders to fetch: ``fetches`` are (request, done)."""
 
     def __init__(self, **more) -> None:
         self.source, self.target = (
@@ -312,7 +312,7 @@ def test_what_the_mover_carried_meanwhile_is_not_fetched():
 
 
 def test_a_length_that_no_element_can_have_is_not_worked_on():
-    """A server's claims about an element are checked before memory is used."""
+    """Check the claims of a server about an element before memory is used."""
     huge = sealed(ABD.at(DEFAULT_DOMAIN, 0).id, ObjectName("a"), TAG, 0, 1 << 60, (b"x",))
     target = EC_MOVED.at(DEFAULT_DOMAIN, 1)
     request = PullElement(1, target.id, ObjectName("a"), TAG, 1 << 60, ABD.at(DEFAULT_DOMAIN, 0))
