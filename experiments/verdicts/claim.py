@@ -36,6 +36,7 @@ QUANTITIES = {
     "read_config_share": "share of the time in read-config",
     "encode_s": "time to encode",
     "decode_s": "time to decode",
+    "over_transfer": "time per operation, in times to transfer the object over a link",
     "failed": "share of failed operations",
     "wrong": "share of rounds that are not linearizable",
     "short_acks": "share of writes with too few acknowledgements",
@@ -108,11 +109,10 @@ class ClaimVariant(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim: measured, decided by a test, impossible to test, or without a scenario yet.
+    """A claim: measured, decided by a test, or impossible to test.
 
     A measured claim has ``scenario`` and ``of``; a claim decided by a test names the test in
-    ``confirmed_by`` or ``refuted_by``, and has ``why``; an untestable claim has ``cannot``; a claim
-    that no scenario measures yet has ``awaits``.
+    ``confirmed_by`` or ``refuted_by``, and has ``why``; an untestable claim has ``cannot``.
 
     ``at`` names figures and tables of the source. ``claim`` is in our words. ``published`` has the
     source's numbers. ``transcription`` is the algorithm of the source: "ares" (of 2022), "ares2",
@@ -151,7 +151,6 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
     near: float = 1.0
     operations: int = OPERATIONS_MIN
     cannot: str = ""
-    awaits: str = ""
     note: str = ""
     confirmed_by: str = ""
     refuted_by: str = ""
@@ -294,9 +293,9 @@ def _fault(claim: Claim) -> str:
         return "a measured claim needs a scenario and an operation"
     if claim.test and not claim.why:
         return "a verdict by a test needs a reason"
-    kinds = (measured, claim.confirmed_by, claim.refuted_by, claim.cannot, claim.awaits)
+    kinds = (measured, claim.confirmed_by, claim.refuted_by, claim.cannot)
     if sum(map(bool, kinds)) != 1:
-        return "it is either measured, or decided by a test, or cannot be tested, or awaits rounds"
+        return "it is either measured, or decided by a test, or cannot be tested"
     if unknown := _statistics(claim) - set(QUANTITIES):
         return f"there is no quantity {', '.join(sorted(unknown))}"
     if claim.operations < OPERATIONS_MIN:

@@ -131,7 +131,7 @@ def evaluate(claim: Claim, rows: Sequence[FigureRow]) -> Verdict:
     if claim.test:
         return Verdict(claim, CONFIRMED if claim.confirmed_by else REFUTED)
     if claim.of is None:
-        return Verdict(claim, NOT_TESTABLE if claim.cannot else NOT_MEASURED)
+        return Verdict(claim, NOT_TESTABLE)
     own = [row for row in rows if row.scenario == claim.scenario]
     comparisons = tuple(_compare(claim, own, variant) for variant in claim.variants())
     words = {each.word for each in comparisons if each.judged}

@@ -212,7 +212,7 @@ def _plural(count: int, word: str) -> str:
 def _why(verdict: Verdict) -> str:
     claim = verdict.claim
     if claim.of is None:
-        return claim.why or claim.cannot or f"It awaits: {claim.awaits}"
+        return claim.why or claim.cannot
     missing = [each for each in verdict.comparisons if each.why and each.judged]
     reasons = dict.fromkeys(
         f"{each.label}: {each.why}" if each.label and verdict.measured else each.why

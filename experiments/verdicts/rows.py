@@ -3,11 +3,12 @@
 Rows are by operation and by point of load.
 """
 
+import itertools
 import json
 import sqlite3
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ _SAMPLES = {
     "decode_s": "CASE WHEN ok THEN json_extract(more, '$.decode_latency') END",
     "fast_s": "CASE WHEN ok AND NOT json_extract(more, '$.prop') THEN latency_s END",
     "slow_s": "CASE WHEN ok AND json_extract(more, '$.prop') THEN latency_s END",
+    "over_transfer": "CASE WHEN ok THEN latency_s / :transfer_s END",
     "failed": "NOT ok",
     "short_acks": """CASE WHEN json_extract(more, '$.wait') = 'Yes' THEN
         coalesce(json_extract(more, '$.wait_acks'), 0) < json_extract(more, '$.majority') END""",
@@ -44,6 +46,8 @@ _SAMPLES = {
 """Figures of each operation: expressions of SQL."""
 
 _OF_RUN = f"SELECT op, {', '.join(_SAMPLES.values())} FROM {_OPERATIONS} AND {_LEVEL}"
+_ENDS = f"""SELECT began_s + latency_s FROM {_OPERATIONS} AND ok AND {_LEVEL}
+    AND began_s IS NOT NULL AND op IN ('read', 'write', 'get', 'put') ORDER BY 1"""
 _QUORUMS = f"""SELECT op, began_s, json_extract(more, '$.quorum_phase1_servers')
     FROM {_OPERATIONS} AND ok AND began_s IS NOT NULL
     AND json_extract(more, '$.quorum_phase1_servers') IS NOT NULL"""
@@ -54,6 +58,9 @@ _OF_LOAD = (
 _OF_LOAD_FILES = (
     "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load') ORDER BY file_id, number"
 )
+CRASH_FELT_S = 1.0
+"""Seconds after a crash in which the interruption by the crash must begin."""
+
 _OF_FILES = {"get": "read", "put": "write"}
 """Names of a fragmented algorithm's operations on the whole object.
 
@@ -169,16 +176,38 @@ def _of_run(
             _short(run["name"]),
             own,
         )
+    of_all: dict[str, float | None] = {}
     if counted := run["parameters"].get("counted"):
+        of_all |= figures_of_servers(counted, run, counts["read"], counts["write"])
+    if crashes := [at_s for at_s, _ in _crashes(database, run["id"])]:
+        ends = [end for (end,) in database.execute(_ENDS, _keys(run))]
+        of_all |= {"operations": len(ends), "longest_pause_s": interruption_s(ends, crashes)}
+    if of_all:
         yield FigureRow(
             run["scenario"],
             _protocol(run),
             "all",
             parameters_of(run),
-            figures_of_servers(counted, run, counts["read"], counts["write"]),
+            of_all,
             run["iteration"],
             _short(run["name"]),
         )
+
+
+def interruption_s(ends: Sequence[float], crashes: Sequence[float]) -> float | None:
+    """Return the longest time between two ends of operations that a crash can have caused.
+
+    Such a time ends after a crash and begins at most :data:`CRASH_FELT_S` after it. ``ends`` are
+    sorted. Without operations after a crash the answer is `None`.
+    """
+    return max(
+        (
+            later - sooner
+            for sooner, later in itertools.pairwise(ends)
+            if any(sooner - CRASH_FELT_S <= at_s <= later for at_s in crashes)
+        ),
+        default=None,
+    )
 
 
 def figures_of_servers(
@@ -202,12 +231,26 @@ def figures_of_servers(
 def _samples(database: sqlite3.Connection, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the figures of each operation, by kind of operation and name."""
     found: dict[str, dict[str, Any]] = {}
-    for op, *values in database.execute(_OF_RUN, {"run": run["id"], "level": run["level"]}):
+    transfer_s = None
+    if rate := run["parameters"].get("rate_mbit"):
+        transfer_s = run["object_size"] * 8 / (rate * 1e6)
+    for op, *values in database.execute(_OF_RUN, _keys(run) | {"transfer_s": transfer_s}):
         own = found.setdefault(op, {})
         for name, value in zip(_SAMPLES, values, strict=True):
             if value is not None:
                 own.setdefault(name, array("d")).append(value)
     return found
+
+
+def _keys(run: dict[str, Any]) -> dict[str, Any]:
+    return {"run": run["id"], "level": run["level"]}
+
+
+def _crashes(database: sqlite3.Connection, run: int) -> list[tuple[float, str]]:
+    """Return time and server of each crash of a run."""
+    return database.execute(
+        "SELECT at_s, server FROM events WHERE run_id = ? AND what = 'crash'", (run,)
+    ).fetchall()
 
 
 def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, list[bool]]:
@@ -216,9 +259,7 @@ def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, list[b
     Only operations that began after the last crash count. Operations whose quorums did not have
     these servers before the crash are left out.
     """
-    crashes = database.execute(
-        "SELECT at_s, server FROM events WHERE run_id = ? AND what = 'crash'", (run,)
-    ).fetchall()
+    crashes = _crashes(database, run)
     times, dead = [at_s for at_s, _ in crashes], {server for _, server in crashes}
     before, after = defaultdict[str, list[bool]](list), defaultdict[str, list[bool]](list)
     for op, began_s, servers in database.execute(_QUORUMS, {"run": run}) if crashes else ():

@@ -67,13 +67,9 @@ def judge(arguments: argparse.Namespace) -> int:
 def check(verdicts: Sequence[Verdict]) -> int:
     """Print a line for each claim without data. Return 1 if one is printed.
 
-    A claim without a scenario, or awaiting a transcription, is left out.
+    A claim awaiting a transcription is left out.
     """
-    lacking = [
-        verdict.claim
-        for verdict in verdicts
-        if verdict.word == NOT_MEASURED and not verdict.claim.awaits
-    ]
+    lacking = [verdict.claim for verdict in verdicts if verdict.word == NOT_MEASURED]
     for claim in lacking:
         print(f"{NOT_MEASURED}: {claim.id} ({', '.join(claim.at)}): {command(claim)}")
     print(f"{len(verdicts)} claims, {len(lacking)} lack data")

@@ -36,7 +36,7 @@ from experiments.verdicts.claim import (
 from experiments.verdicts.claimed_points import POINT_ROUNDS, log_runs, point_rounds, sides_of
 from experiments.verdicts.evaluate import FigureRow, evaluate
 from experiments.verdicts.reproduction import measured_text, number, point, render
-from experiments.verdicts.rows import parameters_of, read_rows
+from experiments.verdicts.rows import interruption_s, parameters_of, read_rows
 from experiments.verdicts.verdict_commands import check
 from tests.results.operation_logs import imported, write
 
@@ -442,7 +442,6 @@ def test_without_runs_a_claim_is_not_measured_and_where_there_can_be_none_not_te
     told = {"id": "one", "at": ("Fig. 1",), "claim": "A sentence.", "published": "-"}
     assert evaluate(claim(), []).word == NOT_MEASURED
     assert evaluate(Claim(**told, cannot="no such machine"), [row()]).word == NOT_TESTABLE
-    assert evaluate(Claim(**told, awaits="rounds"), [row()]).word == NOT_MEASURED
 
 
 @pytest.mark.parametrize(("key", "word"), [("confirmed_by", CONFIRMED), ("refuted_by", REFUTED)])
@@ -829,10 +828,13 @@ def test_rows_are_those_of_the_database_and_of_points_of_load(tmp_path):
     assert read.samples["dead_in_quorums"] == [False, True]  # one read began before the crash
     assert read.figures["operations"] == 3
     assert figures["ARES_EC", "write"]["short_acks"] == 0.5
+    assert figures["ARES_EC", "all"]["longest_pause_s"] == 10.0  # the crash is between two reads
+    assert "longest_pause_s" not in figures["ABD", "read"]
     assert (
         "dead_in_quorums" not in figures["COARES_EC_F", "read block"]
     )  # s9 was in no quorum before its crash either
     assert {op for algorithm, op in figures if algorithm == "COARES_EC_F"} == {
+        "all",
         "read",
         "read block",
         "write block",
@@ -845,12 +847,35 @@ def test_rows_are_those_of_the_database_and_of_points_of_load(tmp_path):
     assert [
         row.figures["wrong"] for row in rows if row.algorithm == "ABD" and row.op == "read"
     ] == [0.0, 1.0]
-    assert next(row for row in rows if row.op == "all").parameters["clients"] == 4
+    [load] = [row for row in rows if (row.algorithm, row.op) == ("ETCD", "all")]
+    assert load.parameters["clients"] == 4
     assert (
         next(row for row in rows if row.algorithm == "ARES_EC").parameters["switches"]
         == "piggyback+gc+batch+fast_read+optimised"
     )
     assert {run["scenario"] for run in runs} >= {"piggyback"}
+
+
+@pytest.mark.parametrize(
+    ("ends", "crashes", "pause_s"),
+    [
+        ([0.0, 1.0, 4.0, 9.0], [2.0], 3.0),
+        ([0.0, 1.0, 4.0, 9.0], [3.5], 5.0),  # 4.0 is within a second after the crash
+        ([0.0, 1.0, 4.0, 9.0], [2.5, 8.0], 5.0),
+        ([0.0, 1.0, 4.0, 9.0], [-3.0], None),
+        ([5.0], [4.0], None),
+    ],
+)
+def test_an_interruption_is_the_longest_pause_at_a_crash_or_soon_after(ends, crashes, pause_s):
+    assert interruption_s(ends, crashes) == pause_s
+
+
+def test_time_over_a_link_is_divided_by_the_time_of_a_transfer(tmp_path):
+    linked = Parameters(object_size=1048576, rate_mbit=1000.0)
+    rows, _ = read_rows(measured_directory(tmp_path, linked))
+    [read] = [row for row in rows if (row.algorithm, row.op) == ("ARES_EC", "read")]
+    transfer_s = 1048576 * 8 / 1e9
+    assert read.samples["over_transfer"] == pytest.approx([2.0 / transfer_s] * 3)
 
 
 def test_the_page_is_the_same_bytes_for_the_same_results(tmp_path, capsys):
@@ -877,8 +902,8 @@ def test_the_page_is_the_same_bytes_for_the_same_results(tmp_path, capsys):
     assert f"{NOT_MEASURED}: report-redis-throughput" in capsys.readouterr().out
 
 
-def test_a_check_passes_where_only_claims_without_a_scenario_lack_data(capsys):
-    told = Claim("two", ("Fig. 1",), "A sentence.", "-", awaits="rounds")
+def test_a_check_passes_where_only_untestable_claims_lack_data(capsys):
+    told = Claim("two", ("Fig. 1",), "A sentence.", "-", cannot="no such machine")
     whole = evaluate(claim(), thrice(measured("A", 0.5), measured("B", 1.0)))
     assert check([whole, evaluate(told, [])]) == 0
     assert "2 claims, 0 lack data" in capsys.readouterr().out
