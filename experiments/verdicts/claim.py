@@ -47,6 +47,7 @@ QUANTITIES = {
     "states_per_read": "questions to the tail per read",
     "kept": "throughput after the fault to before",
     "longest_pause_s": "longest pause",
+    "crash_pause_s": "longest pause by a crash",
     "lost": "acknowledged entries that are lost",
     "sent": "values sent to servers per operation",
     "received": "values received from servers per read",

@@ -46,7 +46,7 @@ _SAMPLES = {
 """Figures of each operation: expressions of SQL."""
 
 _OF_RUN = f"SELECT op, {', '.join(_SAMPLES.values())} FROM {_OPERATIONS} AND {_LEVEL}"
-_ENDS = f"""SELECT began_s + latency_s FROM {_OPERATIONS} AND ok AND {_LEVEL}
+_ENDS = f"""SELECT began_s + latency_s, ok FROM {_OPERATIONS} AND {_LEVEL}
     AND began_s IS NOT NULL AND op IN ('read', 'write', 'get', 'put') ORDER BY 1"""
 _QUORUMS = f"""SELECT op, began_s, json_extract(more, '$.quorum_phase1_servers')
     FROM {_OPERATIONS} AND ok AND began_s IS NOT NULL
@@ -180,8 +180,9 @@ def _of_run(
     if counted := run["parameters"].get("counted"):
         of_all |= figures_of_servers(counted, run, counts["read"], counts["write"])
     if crashes := [at_s for at_s, _ in _crashes(database, run["id"])]:
-        ends = [end for (end,) in database.execute(_ENDS, _keys(run))]
-        of_all |= {"operations": len(ends), "longest_pause_s": interruption_s(ends, crashes)}
+        done = database.execute(_ENDS, _keys(run)).fetchall()
+        ends, until = [end for end, ok in done if ok], max((end for end, _ in done), default=0.0)
+        of_all |= {"operations": len(ends), "crash_pause_s": interruption_s(ends, crashes, until)}
     if of_all:
         yield FigureRow(
             run["scenario"],
@@ -194,16 +195,17 @@ def _of_run(
         )
 
 
-def interruption_s(ends: Sequence[float], crashes: Sequence[float]) -> float | None:
-    """Return the longest time between two ends of operations that a crash can have caused.
+def interruption_s(ends: Sequence[float], crashes: Sequence[float], until: float) -> float | None:
+    """Return the longest time without the end of a successful operation that a crash can cause.
 
-    Such a time ends after a crash and begins at most :data:`CRASH_FELT_S` after it. ``ends`` are
-    sorted. Without operations after a crash the answer is `None`.
+    Such a time ends after a crash and begins at most :data:`CRASH_FELT_S` after the crash. ``ends``
+    are sorted; the last such time goes on to ``until``, the end of all operations. The answer is
+    `None` if no crash was before ``until``.
     """
     return max(
         (
             later - sooner
-            for sooner, later in itertools.pairwise(ends)
+            for sooner, later in itertools.pairwise([*ends, until])
             if any(sooner - CRASH_FELT_S <= at_s <= later for at_s in crashes)
         ),
         default=None,

@@ -828,8 +828,8 @@ def test_rows_are_those_of_the_database_and_of_points_of_load(tmp_path):
     assert read.samples["dead_in_quorums"] == [False, True]  # one read began before the crash
     assert read.figures["operations"] == 3
     assert figures["ARES_EC", "write"]["short_acks"] == 0.5
-    assert figures["ARES_EC", "all"]["longest_pause_s"] == 10.0  # the crash is between two reads
-    assert "longest_pause_s" not in figures["ABD", "read"]
+    assert figures["ARES_EC", "all"]["crash_pause_s"] == 10.0  # the crash is between two reads
+    assert "crash_pause_s" not in figures["ABD", "read"]
     assert (
         "dead_in_quorums" not in figures["COARES_EC_F", "read block"]
     )  # s9 was in no quorum before its crash either
@@ -857,17 +857,19 @@ def test_rows_are_those_of_the_database_and_of_points_of_load(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ends", "crashes", "pause_s"),
+    ("ends", "crashes", "until", "pause_s"),
     [
-        ([0.0, 1.0, 4.0, 9.0], [2.0], 3.0),
-        ([0.0, 1.0, 4.0, 9.0], [3.5], 5.0),  # 4.0 is within a second after the crash
-        ([0.0, 1.0, 4.0, 9.0], [2.5, 8.0], 5.0),
-        ([0.0, 1.0, 4.0, 9.0], [-3.0], None),
-        ([5.0], [4.0], None),
+        ([0.0, 1.0, 4.0, 9.0], [2.0], 9.0, 3.0),
+        ([0.0, 1.0, 4.0, 9.0], [3.5], 9.0, 5.0),  # 4.0 is within a second after the crash
+        ([0.0, 1.0, 4.0, 9.0], [2.5, 8.0], 9.0, 5.0),
+        ([0.0, 1.0, 2.0], [1.5, 2.1], 30.0, 28.0),  # no operation succeeds after the last crash
+        ([0.0, 1.0, 4.0, 9.0], [9.5], 9.0, None),
     ],
 )
-def test_an_interruption_is_the_longest_pause_at_a_crash_or_soon_after(ends, crashes, pause_s):
-    assert interruption_s(ends, crashes) == pause_s
+def test_an_interruption_is_the_longest_pause_at_a_crash_or_soon_after(
+    ends, crashes, until, pause_s
+):
+    assert interruption_s(ends, crashes, until) == pause_s
 
 
 def test_time_over_a_link_is_divided_by_the_time_of_a_transfer(tmp_path):
