@@ -251,6 +251,20 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
 
+    @property
+    def published_s(self) -> float:
+        """Return the longest time of the algorithms as published to move their values over a link.
+
+        An operation of ABD moves a value to or from each server, in two phases. A read of the
+        erasure code gets a list of delta + 1 elements from each server, and puts an element back.
+        """
+        if not self.published or self.load is not None:
+            return 0.0
+        values = max(2 * self.servers, (self.delta + 2) * self.servers / self.k)
+        operations = (self.readers + self.writers) * self.operations
+        rate = self.rate_mbit * 1e6 / 8 or BYTES_PER_S
+        return operations * values * self.object_size / rate
+
 
 SWITCHES = Parameters().switches
 

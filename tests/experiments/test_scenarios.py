@@ -179,6 +179,15 @@ def test_the_bad_server_is_a_fault_of_the_round_and_ares_has_no_leader(tmp_path)
         written(tmp_path, head.replace("'ABD'", "'COARES_EC'"))
 
 
+def test_values_of_algorithms_as_published_have_time_for_their_link():
+    point = {"operations": 10, "object_size": 12_500_000, "rate_mbit": 1000.0}
+    abd = Parameters(servers=5, published="ares", **point)
+    assert abd.published_s == pytest.approx(2 * 10 * (2 * 5) * 0.1)
+    code = Parameters(servers=11, parity=9, writers=5, readers=1, published="ares", **point)
+    assert code.published_s == pytest.approx(6 * 10 * (5 + 2) * 11 / 2 * 0.1)
+    assert Parameters(servers=5, **point).published_s == 0.0
+
+
 def test_how_long_the_work_takes():
     assert Parameters(operations=10, interval_s=2.0).expected_s == pytest.approx(10.2, abs=0.01)
     large = Parameters(operations=10, interval_s=2.0, object_size=150_000_000)
