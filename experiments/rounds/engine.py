@@ -355,7 +355,7 @@ class _OneRound:
             self._round.parameters,
             playbooks_of(self._round.protocol, self._bed.name not in MADE),
         )
-        timeout_s = WORK_SPARE * parameters.expected_s + parameters.published_s + WORK_SPARE_S
+        timeout_s = WORK_SPARE * (parameters.expected_s + parameters.published_s) + WORK_SPARE_S
         described = inventory_of(
             self._round,
             layout,
