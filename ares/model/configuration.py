@@ -61,6 +61,12 @@ BACKENDS = (
 Flat XOR and LRC codes of the same library lack this property.
 """
 
+SIDE_BY_SIDE = "side-by-side"
+"""Name of the rule by which the servers of a chain forward at once (docs/log.md, Rules of a chain).
+
+The name is in the place of a code's name, where earlier releases refuse a chain with any name.
+"""
+
 UNPLACED = -1
 
 _bounded = Meta(max_length=CONFIGURATION_BYTES_MAX)
@@ -86,7 +92,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     """Servers, primitives and parameters, made by :meth:`abd`, :meth:`ec` or :meth:`chain`.
 
     ``k`` data elements of ``n`` rebuild a value; ``delta`` writes may run beside a read (EC-DAP
-    keeps delta + 1 elements of an object); ``backend`` names the erasure code. ``domain``,
+    keeps delta + 1 elements of an object); ``backend`` names the erasure code, or the rule of a
+    chain: SIDE_BY_SIDE, or empty for the rule of earlier releases. ``domain``,
     ``index`` and ``cluster`` are the place, set by the proposal: ``cluster`` is the id of c0 (empty
     in c0 itself), hence no decision for another cluster is ever taken for a decision of this
     cluster. ``certificate`` is a signature of the decision, where clusters ask for certificates;
@@ -121,7 +128,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             )
         if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
             raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
-        if self.dap == "chain" and (self.k, self.delta, self.backend) != (1, 0, ""):
+        if self.dap == "chain" and (
+            (self.k, self.delta) != (1, 0) or self.backend not in ("", SIDE_BY_SIDE)
+        ):
             raise BadInput("a chain replicates whole entries: it takes no k, delta or backend")
         if not 0 <= self.start <= (POSITION_MAX if self.dap == "chain" else 0):
             raise BadInput(
@@ -181,7 +190,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
         Every server holds its entries; the first server is the head, the last the tail.
         """
-        return Configuration("chain", _members(servers)).checked_for_faults(allow_no_faults)
+        return Configuration("chain", _members(servers), backend=SIDE_BY_SIDE).checked_for_faults(
+            allow_no_faults
+        )
 
     def checked_for_faults(self, allow_no_faults: bool) -> "Configuration":
         """Return this configuration.

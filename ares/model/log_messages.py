@@ -198,13 +198,19 @@ class Forward(OfChain, frozen=True, tag=102):
     """Records from ``first`` on, to the next node of the chain.
 
     Without records, a request for the next node's state. ``trimmed``: the position trimmed durably
-    at the sender.
+    at the sender. In a chain that commits side by side: records are durable up to ``ahead`` at the
+    sender and at every node before the sender; ``informed``: the tail never committed more;
+    ``life``: of the sender; ``to_life``: of the receiver, as known to the sender.
     """
 
     server: ServerId
     first: Position
     records: Records
     trimmed: Position
+    ahead: Position = 0
+    informed: bool = False
+    life: Position = 0
+    to_life: Position = 0
 
     @property
     def bulk(self) -> int:
@@ -212,10 +218,11 @@ class Forward(OfChain, frozen=True, tag=102):
 
 
 class Committed(OfChain, frozen=True, tag=103):
-    """A report to the previous node: ``committed`` at every node, durable here up to ``length``.
+    """A report to the previous node: ``committed`` at every node, present here up to ``length``.
 
     ``missing``: send again from ``length`` on. ``trimmed``: trimmed durably, here and at every node
-    behind.
+    behind. ``life``: of the sender. Records below ``length`` are durable, except in a chain that
+    commits side by side.
     """
 
     server: ServerId
@@ -223,6 +230,35 @@ class Committed(OfChain, frozen=True, tag=103):
     length: Position
     trimmed: Position
     missing: bool = False
+    life: Position = 0
+
+
+class TakeBack(OfChain, frozen=True, tag=107):
+    """A request of a restarted node to the next node: give back the records from ``first`` on.
+
+    ``life``: of the sender.
+    """
+
+    server: ServerId
+    life: Position
+    first: Position
+
+
+class GivenBack(OfChain, frozen=True, tag=108):
+    """Records for a restarted node: some of the records of the next node, which end at ``length``.
+
+    ``to_life``: the life of the receiver that asked; ``life``: of the sender.
+    """
+
+    server: ServerId
+    to_life: Position
+    life: Position
+    records: Records
+    length: Position
+
+    @property
+    def bulk(self) -> int:
+        return sum([record.bulk for record in self.records])
 
 
 class LookRow(OfChain, frozen=True, tag=104):
@@ -307,7 +343,10 @@ class EachRead(Message, frozen=True, tag=120):
 
 
 class LookDone(Message, frozen=True, tag=114):
-    """A node's state, evidence only if the node is not ``sealed`` and knows no successor."""
+    """A node's state, evidence only if the node is not ``sealed`` and knows no successor.
+
+    ``length``: no entry at or beyond this position was committed when the node answered.
+    """
 
     sealed: bool
     length: Position
@@ -388,8 +427,11 @@ class Fetched(Message, frozen=True, tag=119):
         return sum([record.bulk for record in self.records])
 
 
+NeighbourMessage = Forward | Committed | TakeBack | GivenBack
+"""Messages between neighbours in a chain; each names its sender."""
+
 ChainRequest = (
-    Append | ReadLog | ReadEach | Look | Trim | Seal | Stand | Forward | Committed | LookRow | Fetch
+    Append | ReadLog | ReadEach | Look | Trim | Seal | Stand | NeighbourMessage | LookRow | Fetch
 )
 ChainReply = (
     Appended | LogEntries | EachRead | LookDone | TrimDone | SealDone | Stood | RowFound | Fetched

@@ -41,6 +41,7 @@ from ares.model.log_messages import (
     Fetch,
     Fetched,
     Forward,
+    GivenBack,
     LogEntries,
     Look,
     LookDone,
@@ -52,6 +53,7 @@ from ares.model.log_messages import (
     SealDone,
     Stand,
     Stood,
+    TakeBack,
     Trim,
     TrimDone,
 )
@@ -488,7 +490,8 @@ class ChainReport(Struct, frozen=True, array_like=True):
 
     The chain ends at ``length``, and is committed up to ``committed``, by the server's knowledge.
     ``sealed``: the chain takes no appends. Of the whole log: entries below ``trimmed`` are gone;
-    entries below ``fetched`` are here.
+    entries below ``fetched`` are here. ``returning``: the server restarted, and waits for the next
+    server of the chain to give back what the crash lost.
     """
 
     sealed: bool
@@ -496,6 +499,7 @@ class ChainReport(Struct, frozen=True, array_like=True):
     committed: Position
     trimmed: Position
     fetched: Position
+    returning: bool = False
 
 
 class ConfigurationReport(Struct, frozen=True, array_like=True):
@@ -753,6 +757,8 @@ REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
     Stand: _of_logs(Stood, Role.READ),
     Forward: _of_logs(None, Role.READ, changes=True),
     Committed: _of_logs(None, Role.READ),
+    TakeBack: _of_logs(None, Role.READ),
+    GivenBack: _of_logs(None, Role.READ, changes=True),
     LookRow: _of_logs(RowFound, Role.READ),
     Fetch: _of_logs(Fetched, Role.READ),
     Describe: _of_server(Description, Role.READ, ShownState.EVERYTHING),

@@ -40,7 +40,7 @@ from ares.model.codec import (
 from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import Append, Forward
+from ares.model.log_messages import Append, Forward, GivenBack
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     AnyMessage,
@@ -127,7 +127,7 @@ def data_bytes(message: AnyMessage) -> int:
             return message.element.size if message.element is not None else 0
         case ListReply():
             return message.size
-        case Append() | Forward():
+        case Append() | Forward() | GivenBack():
             return message.bulk
     return 0
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import ConfigurationId, takes_more_than_write
-from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow
+from ares.model.log_messages import Append, Fetch, LookRow, NeighbourMessage
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     REQUEST_KINDS,
@@ -140,7 +140,7 @@ class Admission:
                 f"{client.name!r} has the role {role}"
             )
             return Refused(message.call, Reason.NOT_AUTHORIZED, why)
-        if isinstance(message, Forward | Committed) and (
+        if isinstance(message, NeighbourMessage) and (
             not client.server or client.server != message.server
         ):
             return Refused(

@@ -18,8 +18,10 @@ from ares.model.log_messages import (
     Fetch,
     Fetched,
     Forward,
+    GivenBack,
     LogRecord,
     LookRow,
+    NeighbourMessage,
     Seal,
     Trim,
 )
@@ -203,13 +205,12 @@ class HostedLog:
         Seals, pointers and trims may use the room left beyond the room for data, and seals and
         pointers the last of it. A known pointer needs no room.
         """
-        if isinstance(message, Append | Forward | Fetched) and not self.has_room(room_for(message)):
-            trims = (
-                isinstance(message, Forward)
-                and message.trimmed > self.node.state.trimmed
-                and self.has_room(0, Use.POINTERS)
-            )
-            return msgspec.structs.replace(message, records=()) if trims else None
+        if isinstance(message, Append | GivenBack | Fetched) and not self.has_room(
+            room_for(message)
+        ):
+            return None
+        if isinstance(message, Forward) and not self.has_room(room_for(message)):
+            return self._without_records(message)
         if isinstance(message, Trim | Introduce):
             return message if self.has_room(len(_encode(message)), Use.POINTERS) else None
         if leaves_pointer(self.node.state, message):
@@ -218,6 +219,16 @@ class HostedLog:
                 return None
             self.pending += bytes
         return message
+
+    def _without_records(self, message: Forward) -> Forward:
+        """Return the news of a forward, with the trim if the disk has room for the trim."""
+        trimmed = self.node.state.trimmed
+        trims = message.trimmed > trimmed and self.has_room(0, Use.POINTERS)
+        if not message.records and (trims or message.trimmed <= trimmed):
+            return message
+        return msgspec.structs.replace(
+            message, records=(), trimmed=message.trimmed if trims else trimmed
+        )
 
     def _reserve(self, journal: OrderedJournal, bytes: int, use: Use) -> bool:
         place = journal.reserve(bytes, use)
@@ -241,12 +252,12 @@ class HostedLog:
             if fitting is not message:
                 refused = full_disk.refuse(message.call)
                 if fitting is None:
-                    if not isinstance(message, Forward | Fetched | LookRow | Fetch):
+                    if not isinstance(message, NeighbourMessage | Fetched | LookRow | Fetch):
                         self._surroundings.send([(sender, refused)])
                     return
-            if isinstance(fitting, Append | Forward | Fetched):
+            if isinstance(fitting, Append | Forward | GivenBack | Fetched):
                 self.pending += room_for(fitting)
-                if full_disk.refuses and fitting is message:
+                if full_disk.refuses and fitting is message and room_for(fitting):
                     full_disk.take()
             message = fitting
         self.do(self.node.handle, sender, message, self._loop.time())
@@ -400,7 +411,7 @@ def leaves_pointer(state: LogState, message: Any) -> bool:
     return fact is not None
 
 
-def room_for(message: Append | Forward | Fetched) -> int:
+def room_for(message: Append | Forward | GivenBack | Fetched) -> int:
     """Return the bytes of the facts from a message with data, without FACT_BYTES."""
     if isinstance(message, Append):
         return _RECORD_BYTES + _ENTRY_BYTES * len(message.entries) + sum(map(len, message.entries))

@@ -21,8 +21,7 @@ from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
 from ares.model.log_messages import (
     ChainReply,
-    Committed,
-    Forward,
+    NeighbourMessage,
 )
 from ares.model.messages import (
     AnyMessage,
@@ -122,11 +121,14 @@ class HostedLogs:
         self._by_chain: dict[ConfigurationId, HostedLog] = {}
         self._heard: dict[ServerId, Sender] = {}
         self._ending = False
+        self._life = 1
         self.hosted: dict[ConfigurationId, ChainSegment] = {}
         parts.links.open(self.receive)
 
     def restore(self) -> None:
-        """Open every existing log. Raises the errors of a journal's recovery."""
+        """Begin a life, and open every existing log. Raises the errors of a journal's recovery."""
+        if self._journals is not None:
+            self._life = self._journals.begin_life()
         for journal in self._journals.there() if self._journals is not None else ():
             hosted = self._made(journal)
             hosted.begin()
@@ -196,7 +198,7 @@ class HostedLogs:
                 sender, [Refused(message.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")]
             )
             return
-        if isinstance(message, Forward | Committed):
+        if isinstance(message, NeighbourMessage):
             segment = self.hosted.get(message.configuration)
             if segment is not None:  # else the refusal goes to the sender
                 if message.server not in segment.servers:
@@ -287,8 +289,8 @@ class HostedLogs:
         return None
 
     def _made(self, journal: Callable[[], OrderedJournal] | None) -> HostedLog:
-        def node(make_entries: Callable[[bytes], Entries]) -> LogNode:
-            return LogNode(
+        def made(make_entries: Callable[[bytes], Entries]) -> LogNode:
+            node = LogNode(
                 self._server,
                 self._identity,
                 make_entries,
@@ -296,8 +298,10 @@ class HostedLogs:
                 throttle=self._throttle,
                 meter=self._meter,
             )
+            node.life, node.forwards_at_once = self._life, self._journals is not None
+            return node
 
-        return HostedLog(self, node, journal, self._place_bytes)
+        return HostedLog(self, made, journal, self._place_bytes)
 
     def _add(self, hosted: HostedLog) -> None:
         self._logs.append(hosted)

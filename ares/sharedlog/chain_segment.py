@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from ares.model.configuration import Configuration, Successor
+from ares.model.configuration import SIDE_BY_SIDE, Configuration, Successor
 from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import LOG_PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
@@ -62,8 +62,15 @@ class ChainSegment:
     start of the immediate successor, once known. ``sent`` and ``confirmed``: the end of the records
     sent to the next node, and of the records held by the next node. ``trim_confirmed``: the
     position trimmed at every node behind. ``probing``: set after a restart, until the next node
-    reports a position. ``pointed``: the number of the fact of the seal or the successor; 0 if no
-    fact is waited for. ``conditional_bytes``: the bytes of appends waiting for a position.
+    reports a position. ``introduced``, ``pointed``: the number of the fact of the introduction, and
+    of the seal or the successor; 0 if no fact is waited for. ``conditional_bytes``: the bytes of
+    appends waiting for a position.
+
+    In a chain that commits side by side: ``ahead``: the end of the records durable at every node
+    before. ``informed``: the tail never committed more than ``reached``. ``took_back``: the node
+    did not forget records in a crash, or has them back from the next node. ``life_before`` and
+    ``life_after``: the known lives of the neighbours. ``told``: the last news told to the next
+    node.
 
     The remaining fields hold waiting requests: ``answers``, by the position after an append;
     appends ``at`` a position; trims; dirty reads with a question to the tail.
@@ -82,10 +89,15 @@ class ChainSegment:
         self.end: int | None = None
         self.collected = False
         self.merged = False
-        self.pointed = 0
+        self.introduced = self.pointed = 0
+        self.side_by_side = configuration.backend == SIDE_BY_SIDE
+        self.ahead = self.start
+        self.informed = self.took_back = True
+        self.life_before = self.life_after = 0
+        self.told = (self.start, True)
         self.sent = self.confirmed = self.start
         self.trim_confirmed = 0
-        self.resend_at = 0.0
+        self.resend_at = self.report_at = 0.0
         self.probing = False
         self.asked_tail: CallId | None = None
         self.ask_tail_again_at = 0.0
@@ -98,8 +110,44 @@ class ChainSegment:
 
     @property
     def live(self) -> bool:
-        """Return whether the segment takes appends and forwards."""
+        """Return whether the segment is neither sealed nor followed by another chain."""
         return not self.sealed and self.successor is None
+
+    @property
+    def returning(self) -> bool:
+        """Return whether records that were forgotten in a crash must be taken back first."""
+        return not self.took_back and self.live
+
+    @property
+    def reached(self) -> int:
+        """Return the end of the records durable here and, by what was told, at all nodes before.
+
+        The tail commits up to this position.
+        """
+        ahead = self.side_by_side and not self.is_head
+        return min(self.durable, self.ahead) if ahead else self.durable
+
+    @property
+    def bound(self) -> int:
+        """Return a position below which all committed records are: evidence, if not sealed."""
+        return self.committed if self.is_tail and self.informed else self.durable
+
+    @property
+    def sendable(self) -> int:
+        """Return the end of the records that may be sent to the next node.
+
+        A node that would forget the chain in a crash sends none: it would come back as new, and
+        take nothing back.
+        """
+        if not self.side_by_side:
+            return self.durable
+        known = self.life_after and not self.returning and not self.introduced
+        return self.length if known else self.sent
+
+    @property
+    def news(self) -> tuple[int, bool]:
+        """Return the part of a forward beside the records."""
+        return (self.reached, self.informed) if self.side_by_side else self.told
 
     @property
     def is_head(self) -> bool:
@@ -119,11 +167,11 @@ class ChainSegment:
 
     @property
     def uncommitted(self) -> bool:
-        """Return whether the next node must be asked again about the durable records.
+        """Return whether the next node must be asked again about the records.
 
         The next node may have all of them, while the news of their commit was lost.
         """
-        return self.committed < self.durable
+        return self.committed < (self.length if self.side_by_side else self.durable)
 
     def take(self, record: LogRecord) -> None:
         """Take the next record, which is whole and begins at ``length``."""
@@ -140,11 +188,11 @@ class ChainSegment:
         self.durable = self.committed = self.length
 
     def settled(self, upto: int) -> None:
-        """Set the committed position to ``upto``.
+        """Raise the committed position to ``upto``.
 
         Unreadable records leave rows with more numbers than the rows need.
         """
-        first, self.committed = self.committed, upto
+        first, self.committed = self.committed, max(self.committed, upto)
         with contextlib.suppress(StoreDamaged):
             while (reached := self.entries.reach(first, upto, LOG_PIECE_BYTES)) > first:
                 for record in self.entries.records(first, reached):

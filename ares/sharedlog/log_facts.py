@@ -26,11 +26,13 @@ class ChainsKnown(Struct, frozen=True, array_like=True, tag=144):
 class RecordsTaken(Struct, frozen=True, array_like=True, tag=145):
     """Records at the end of a segment.
 
-    Not more than a message has, except for records stored by earlier releases.
+    Not more than a message has, except for records stored by earlier releases. ``committed``: the
+    position known to be committed by then.
     """
 
     configuration: ConfigurationId
     records: tuple[LogRecord, ...]
+    committed: int = 0
 
 
 class ChainSealed(Struct, frozen=True, array_like=True, tag=146):

@@ -48,7 +48,8 @@ EMPTY_MAX = 3
 class Evidence(NamedTuple):
     """The result of looks at a majority of nodes, each without a seal and without a successor.
 
-    ``length``: the smallest length of the majority. ``committed``: the largest committed position.
+    ``length``: the smallest bound of the majority: nothing at this position or beyond was committed
+    when the call began. ``committed``: the largest committed position.
     """
 
     length: int
@@ -87,20 +88,36 @@ class LogOperations:
     def tail(self) -> Operation[int]:
         """Return the next position.
 
+        The bound of the first majority stays for its chain: a later bound would move on with the
+        appends. Then any node's larger committed position ends the call.
+
         Raises :class:`LogSealed` at the deadline, if a seal is the reason.
         """
+        bound: int | None = None
+        chain = self.view.sequence.last_known
         while True:
-            found = yield from self._look()
+            if self.view.sequence.last_known != chain:
+                bound, chain = None, self.view.sequence.last_known
+            found = yield from self._look(bound)
             if found is not None and found.length <= found.committed:
                 return found.committed
+            bound = found.length if found is not None else bound
             yield from self.pause()
 
-    def _look(self) -> Operation[Evidence | None]:
-        """Look once at the last chain known, and enter the successors named by the nodes."""
+    def _look(self, bound: int | None = None) -> Operation[Evidence | None]:
+        """Look once at the last chain known, and enter the successors named by the nodes.
+
+        ``bound``: of an earlier majority. Then the answer of any node adds to the evidence.
+        """
         chain = self.view.sequence.last_known
 
+        def judged(answers: Any) -> Evidence | None:
+            if bound is None:
+                return evidence(chain, answers.values())
+            return Evidence(bound, max(seen.committed for seen in answers.values()))
+
         def settled(answers: Any) -> bool:
-            found = evidence(chain, answers.values())
+            found = judged(answers)
             named = any(seen.successor is not None for seen in answers.values())
             return named or (found is not None and found.length <= found.committed)
 
@@ -109,6 +126,7 @@ class LogOperations:
                 chain,
                 Look,
                 "look",
+                needed=0 if bound is None else 1,
                 settled=settled,
                 patience_s=lambda *_: LOOK_PATIENCE_S,
                 arguments=(chain.id,),
@@ -120,9 +138,12 @@ class LogOperations:
         except Unavailable as error:
             self._raise_known_reason(error)
             raise
-        found = evidence(chain, answers.values())
+        found = judged(answers)
         yield from self.learn(chain, latest([seen.successor for seen in answers.values()]))
-        self._sealed = chain if found is None and self.view.sequence.last_known == chain else None
+        waits = found is None or (
+            bound is not None and any(seen.sealed for seen in answers.values())
+        )
+        self._sealed = chain if waits and self.view.sequence.last_known == chain else None
         return found
 
     def pause(self) -> Operation[None]:

@@ -6,6 +6,8 @@ See docs/log.md, Reconfiguration.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ares.engine.effects import Announce, Gather, Operation, Pause, Report
 from ares.engine.phases import RECONFIGURE, phase
 from ares.model.configuration import Configuration, Status, latest
@@ -227,9 +229,8 @@ class LogReconfiguration:
             yield from self._operations.learn(last, named)
             return self.view.sequence.last_known
         end = self._end_of(last, answers.values())
-        proposal = Configuration("chain", wished.servers, start=end).at(
-            last.domain, last.index + 1, last.cluster_id
-        )
+        chain = replace(Configuration.chain(wished.servers, allow_no_faults=True), start=end)
+        proposal = chain.at(last.domain, last.index + 1, last.cluster_id)
         return (yield from agree(proposal, check_chain)).configuration
 
     def _end_of(self, chain: Configuration, answers: Iterable[SealDone]) -> int:

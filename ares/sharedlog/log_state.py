@@ -156,6 +156,7 @@ class LogState:
                 segment = self._introduced_segment(fact.configuration)
                 for record in fact.records:
                     segment.take(record)
+                segment.settled(min(fact.committed, segment.length))
             case PieceFetched():
                 self._extend_base(fact.records)
             case LogTrimmed():
@@ -219,7 +220,7 @@ class LogState:
         """Take a standing found among the facts: only the committed positions add to the facts."""
         for state in standing.segments:
             segment = self._introduced_segment(state.configuration)
-            if segment.live and state.committed > segment.committed:
+            if segment.live:
                 segment.settled(min(state.committed, segment.length))
 
     def _introduced_segment(self, id: ConfigurationId) -> ChainSegment:
@@ -340,7 +341,12 @@ class LogState:
                 else segment.length - max(segment.start, min(self.trimmed, segment.length))
             )
             part = ChainReport(
-                not segment.live, segment.length, segment.committed, self.trimmed, self.base_upto
+                not segment.live,
+                segment.length,
+                segment.committed,
+                self.trimmed,
+                self.base_upto,
+                segment.returning,
             )
             reports.append(
                 ConfigurationReport(
@@ -455,7 +461,7 @@ class LogState:
         segment = max(newest, key=lambda segment: segment.configuration.index)
         upto = max(
             position,
-            segment.length if uncommitted or segment.end is not None else segment.committed,
+            segment.durable if uncommitted or segment.end is not None else segment.committed,
         )
         return segment.entries, max(segment.start, self.base_upto), upto
 

@@ -8,8 +8,7 @@ before the node gives the message out. In this way many messages share a commit.
 stored facts go to ``restore``.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -29,11 +28,11 @@ from ares.model.log_messages import (
     Fetch,
     Fetched,
     Forward,
+    GivenBack,
     LogRecord,
     Look,
     LookDone,
     LookRow,
-    OfChain,
     ReadEach,
     ReadLog,
     RowFound,
@@ -42,6 +41,7 @@ from ares.model.log_messages import (
     SealDone,
     Stand,
     Stood,
+    TakeBack,
     Trim,
     TrimDone,
     seal_of,
@@ -62,22 +62,21 @@ from ares.model.numbers import POSITION_MAX
 from ares.model.work import Meter
 from ares.reconfig.throttle import Throttle
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
-from ares.sharedlog.chain_segment import SEND_AGAIN_S, WAITING_REQUESTS_MAX, ChainSegment, Sender
+from ares.sharedlog.chain_node import ChainNode
+from ares.sharedlog.chain_segment import WAITING_REQUESTS_MAX, ChainSegment, Sender
 from ares.sharedlog.earlier_appends import EarlierLooks, EarlierRow
-from ares.sharedlog.entries import Entries, MemoryEntries, check_batch, first_piece, follow_on
+from ares.sharedlog.entries import Entries, MemoryEntries, check_batch
 from ares.sharedlog.fetching import Fetcher
-from ares.sharedlog.log_facts import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
-from ares.sharedlog.log_state import REASON_OF_LOG_ERROR, LogState, UnknownChain
-from ares.sharedlog.node_reads import NodeReads
+from ares.sharedlog.log_facts import ChainSealed, ChainsKnown, LogFact, LogTrimmed
+from ares.sharedlog.log_state import REASON_OF_LOG_ERROR
 
 
-class LogNode:
+class LogNode(ChainNode):
     """The node of a log at a server.
 
-    ``fetcher``: fetches old records in pieces of at most LOG_PIECE_BYTES. ``state``:
-    for inspection. ``now``: the time of the last call. ``calls_from``: the node's calls are above
-    this number. ``outbox_bytes``: bytes of entries and records in the next result of :meth:`take`.
-    ``throttle``: the rate limit of fetches.
+    ``fetcher``: fetches old records in pieces of at most LOG_PIECE_BYTES. ``outbox_bytes``: bytes
+    of entries and records in the next result of :meth:`take`. ``throttle``: the rate limit of
+    fetches.
     """
 
     def __init__(
@@ -89,20 +88,7 @@ class LogNode:
         throttle: Throttle | None = None,
         meter: Meter | None = None,
     ) -> None:
-        self.server = server
-        self._meter = meter or Meter()
-        self.state = LogState(server, identity, make_entries)
-        self.now = 0.0
-        self.fact_count = self._stored = 0
-        self._facts: list[LogFact] = []
-        self._outbox: list[tuple[Sender, AnyMessage]] = []
-        self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
-        self._taking: tuple[ChainSegment, list[LogRecord]] | None = None
-        self._unsynced: deque[tuple[int, ChainSegment, int]] = deque()
-        self._trims_unsynced: deque[tuple[int, int]] = deque()
-        self._trimmed_durably = 0
-        self._calls = calls_from
-        self._reads = NodeReads(self.state, self._send, self._next_call)
+        super().__init__(server, identity, make_entries, calls_from, meter)
         self._looks = EarlierLooks(self._send, self._row_here, self._append_found, self._next_call)
         self.fetcher = Fetcher(self.state, self._send, self._next_call, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
@@ -116,6 +102,8 @@ class LogNode:
             Stand: self.stand,
             Forward: self.forward,
             Committed: self.take_committed,
+            TakeBack: self.take_back,
+            GivenBack: self.given_back,
             LookRow: self.look_row,
             Fetch: self.fetch,
             ReadConfig: self.read_config,
@@ -191,6 +179,8 @@ class LogNode:
         while self._unsynced and self._unsynced[0][0] <= count:
             _, segment, length = self._unsynced.popleft()
             segment.durable = max(segment.durable, min(length, segment.length))
+            if segment.introduced <= count:
+                segment.introduced = 0
             moved[segment.configuration.id] = segment
         while self._trims_unsynced and self._trims_unsynced[0][0] <= count:
             self._trimmed_durably = self._trims_unsynced.popleft()[1]
@@ -204,7 +194,9 @@ class LogNode:
     def restore(self, facts: Iterable[LogFact]) -> None:
         """Begin with the durable facts.
 
-        The tail knows the committed position; every earlier node asks the next node.
+        The tail knows the committed position; every earlier node asks the next node. In a chain
+        that commits side by side the tail asks the node before, and every earlier node takes back
+        the records that it forgot.
         """
         for fact in facts:
             self.state.apply(fact)
@@ -212,59 +204,27 @@ class LogNode:
         self._stored = self.fact_count
         self._trimmed_durably = self.state.trimmed
         for segment in self.state.segments.values():
-            segment.durable = segment.length
+            segment.durable = segment.sent = segment.length
+            segment.informed = segment.is_head or not segment.side_by_side
+            segment.took_back = segment.is_tail or not segment.side_by_side
+            segment.introduced = 0
             if segment.live and segment.is_tail:
-                segment.settled(segment.length)
-            segment.sent = segment.length
+                segment.settled(segment.reached)
             segment.probing = True
 
     def tick(self, now: float) -> None:
         """Let time pass: repeat unconfirmed messages, and end the waits that are over."""
         self.now = now
         for segment in self.state.segments.values():
-            if segment.live and not segment.is_tail and now >= segment.resend_at:
-                segment.resend_at = now + SEND_AGAIN_S
-                if segment.probing:
-                    self._forward(segment, segment.durable)
-                elif segment.uncommitted or segment.trim_confirmed < self._trimmed_durably:
-                    self._forward(segment, max(segment.confirmed, segment.committed))
+            self._tick_chain(segment)
         self._reads.tick(now)
         self._looks.tick(now)
         self.fetcher.go_on(self.now, self._stored)
 
     # -- outputs -----------------------------------------------------------------------------------
 
-    def _send(self, to: Sender, message: AnyMessage, after: int = 0) -> None:
-        """Send ``message`` when the first ``after`` facts are durable.
-
-        The facts shown by the message are either durable or among the first ``after`` facts.
-        """
-        self._meter.spent += message.bulk
-        if after > self._stored:
-            self._waiting.append((self.fact_count, to, message))
-        else:
-            self._outbox.append((to, message))
-
-    def _record(self, fact: LogFact) -> None:
-        self._end_taking()
-        self._facts.append(fact)
-        self.fact_count += 1
-        self.state.apply(fact)
-
     def _refuse(self, to: Sender, call: CallId, reason: Reason, detail: str) -> None:
         self._send(to, Refused(call, reason, detail[:DETAIL_CHARACTERS_MAX]))
-
-    def _next_call(self) -> CallId:
-        self._calls += 1
-        return CallId(self._calls)
-
-    def _segment(
-        self, request: OfChain | ReadConfig | WriteConfig | CollectConfig | Finalize
-    ) -> ChainSegment:
-        segment = self.state.segments.get(request.configuration)
-        if segment is None:
-            raise UnknownChain("introduce it")
-        return segment
 
     # -- append (docs/log.md, Append; Each append once) --------------------------------------------
 
@@ -291,6 +251,7 @@ class LogNode:
             and request.number == row.last + 1
             and request.at is None
             and segment.live
+            and segment.took_back
         ):
             self._take(segment, sender, request)  # the general way would come to the same result
             return
@@ -318,6 +279,8 @@ class LogNode:
             self._answer_repetition(segment, sender, request, place)
         elif not segment.live:
             self._answer(segment, sender, request, AppendOutcome.SEALED)
+        elif segment.returning:
+            self._answer(segment, sender, request, AppendOutcome.BEHIND)
         elif row is None and self._may_have_been_trimmed(request.since, segment.start):
             self._answer(segment, sender, request, AppendOutcome.UNCERTAIN, segment.committed)
         else:
@@ -381,27 +344,6 @@ class LogNode:
         self._await(segment, sender, request, first, record.end)
         self._take_records(segment, (record,))
 
-    def _take_records(self, segment: ChainSegment, records: Sequence[LogRecord]) -> None:
-        """Take records, which become durable as one fact with the records taken just before."""
-        if (
-            self._taking is None
-            or self._taking[0] is not segment
-            or len(self._taking[1]) + len(records) > RECORDS_MAX
-        ):
-            self._end_taking()
-            self.fact_count += 1
-            self._taking = segment, []
-        self._taking[1].extend(records)
-        for record in records:
-            segment.take(record)
-
-    def _end_taking(self) -> None:
-        if self._taking is not None:
-            segment, records = self._taking
-            self._taking = None
-            self._facts.append(RecordsTaken(segment.configuration.id, tuple(records)))
-            self._unsynced.append((self.fact_count, segment, segment.length))
-
     def _answer_repetition(
         self, segment: ChainSegment, sender: Sender, request: Append, place: tuple[int, int]
     ) -> None:
@@ -434,102 +376,6 @@ class LogNode:
             segment.pointed,
         )
 
-    # -- the chain: forward, commit (docs/log.md, Append) ------------------------------------------
-
-    def forward(self, sender: Sender, request: Forward) -> None:
-        """Take new records from the node before.
-
-        Without new records, report the own position; after a gap, ask for the missing records.
-        """
-        segment = self._segment(request)
-        if segment.is_head or sender != segment.before or not segment.live:
-            return
-        if self.state.trimmed < request.trimmed <= segment.length:
-            self._record_trim(request.trimmed)
-        fresh = first_piece([each for each in request.records if each.first >= segment.length])
-        if request.first > segment.length or not fresh:
-            self._report(segment, missing=request.first > segment.length)
-        elif follow_on(segment.length, fresh):
-            self._take_records(segment, fresh)
-
-    def _send_on(self, segment: ChainSegment) -> None:
-        """Send the newly durable records to the next node; at the tail, commit them."""
-        if not segment.live:
-            return
-        if segment.is_tail:
-            self._commit(segment, segment.durable, segment.durable)
-            self._confirm_trim(segment, self._trimmed_durably)
-        elif (
-            self._may_forward(segment) > segment.sent
-            or self._trimmed_durably > segment.trim_confirmed
-        ):
-            self._forward(segment, segment.sent)
-
-    def _may_forward(self, segment: ChainSegment) -> int:
-        """Return the end of the records that may be sent on."""
-        return segment.durable
-
-    def _forward(self, segment: ChainSegment, first: int) -> None:
-        """Send one message of records from ``first`` on.
-
-        Further records follow when the message is confirmed, or later.
-        """
-        records = tuple(
-            self.state.read(segment.entries, first, self._may_forward(segment), LOG_PIECE_BYTES)[0][
-                :RECORDS_MAX
-            ]
-        )
-        segment.sent = max(segment.sent, records[-1].end) if records else segment.sent
-        segment.resend_at = self.now + SEND_AGAIN_S
-        self._send(
-            segment.after,
-            Forward(
-                self._next_call(),
-                segment.configuration.id,
-                self.server,
-                first,
-                records,
-                self._trimmed_durably,
-            ),
-        )
-
-    def _report(self, segment: ChainSegment, missing: bool = False) -> None:
-        trimmed = self._trimmed_behind(segment)
-        report = Committed(
-            self._next_call(),
-            segment.configuration.id,
-            self.server,
-            segment.committed,
-            segment.durable,
-            trimmed,
-            missing,
-        )
-        self._send(segment.before, report)
-
-    def take_committed(self, sender: Sender, request: Committed) -> None:
-        """Take a confirmation of the node behind.
-
-        A sealed node still takes confirmations: a committed position is a fact.
-        """
-        segment = self._segment(request)
-        if segment.is_tail or sender != segment.after or request.length > segment.length:
-            return
-        if segment.live:
-            segment.confirmed, segment.probing = max(request.length, request.committed), False
-            if request.missing:
-                segment.sent = segment.confirmed
-            if segment.sent < self._may_forward(segment):
-                self._forward(segment, segment.sent)
-        self._commit(segment, request.committed, segment.length)
-        self._confirm_trim(segment, request.trimmed)
-
-    def _commit(self, segment: ChainSegment, upto: int, bound: int) -> None:
-        if min(upto, bound) > segment.committed:
-            segment.settled(min(upto, bound))
-            self._answer_committed(segment)
-            if segment.live and not segment.is_head:
-                self._report(segment)
-
     def _answer_committed(self, segment: ChainSegment) -> None:
         """Answer all requests that waited for the committed position."""
         for sender, answer in segment.answers_due():
@@ -555,7 +401,7 @@ class LogNode:
         self._send(
             sender,
             LookDone(
-                request.call, segment.sealed, segment.durable, segment.committed, segment.successor
+                request.call, segment.sealed, segment.bound, segment.committed, segment.successor
             ),
             segment.pointed,
         )
@@ -565,7 +411,7 @@ class LogNode:
         for segment in self.state.segments.values():
             if segment.asked_tail == reply.call and sender == segment.servers[-1]:
                 segment.asked_tail = None
-                self._commit(segment, reply.committed if segment.end is None else 0, segment.length)
+                self._commit(segment, reply.committed if segment.end is None else 0)
                 self._reads.tail_answered(segment)
 
     # -- trim (docs/log.md, Trim) ------------------------------------------------------------------
@@ -593,29 +439,6 @@ class LogNode:
             if request.upto > self.state.trimmed:
                 self._record_trim(request.upto)
 
-    def _trimmed_behind(self, segment: ChainSegment) -> int:
-        """Return the position that is durably trimmed at this node and at every node behind.
-
-        The position is a lower bound: as far as this node knows.
-        """
-        return (
-            self._trimmed_durably
-            if segment.is_tail
-            else min(segment.trim_confirmed, self._trimmed_durably)
-        )
-
-    def _record_trim(self, upto: int) -> None:
-        self._record(LogTrimmed(upto))
-        self._trims_unsynced.append((self.fact_count, upto))
-
-    def _confirm_trim(self, segment: ChainSegment, upto: int) -> None:
-        if upto > segment.trim_confirmed:
-            segment.trim_confirmed = upto
-            if segment.is_head:
-                self._answer_committed(segment)
-            elif segment.live:
-                self._report(segment)
-
     # -- seal, successor, collection (docs/log.md, Reconfiguration) --------------------------------
 
     def introduce(self, sender: Sender, request: Introduce) -> None:
@@ -632,8 +455,16 @@ class LogNode:
                 self._point(self.state.segments[one.id], Successor(other, Status.PENDING))
         new = tuple(chain for chain in chains if chain.index not in self.state.chains)
         if new:
-            self._record(ChainsKnown(new))
+            self._know(new)
         self._point_known()
+
+    def _know(self, chains: tuple[Configuration, ...]) -> None:
+        """Take new chains; this server's own forward when the introduction is durable."""
+        self._record(ChainsKnown(chains))
+        for segment in map(self.state.segments.get, [chain.id for chain in chains]):
+            if segment is not None:
+                segment.introduced = self.fact_count
+                self._unsynced.append((self.fact_count, segment, segment.start))
 
     def _point_known(self) -> None:
         for segment, successor in self.state.unpointed():
@@ -652,7 +483,7 @@ class LogNode:
         self._record(fact)
         segment.pointed = self.fact_count
         if successor.configuration.index not in self.state.chains:
-            self._record(ChainsKnown((successor.configuration,)))
+            self._know((successor.configuration,))
         self._answer_committed(segment)
         self._answer_sealed(segment)
         segment.forget_answers()

@@ -77,7 +77,7 @@ class NodeReads:
 
         The check matters because each commit asks, and a thousand reads may wait.
         """
-        here = segment.length if request.uncommitted else segment.committed
+        here = segment.durable if request.uncommitted else segment.committed
         return request.first >= max(here, self._state.trimmed) and segment.successor is None
 
     def _show(self, segment: ChainSegment, to: Sender, reply: LogEntries) -> None:
@@ -138,7 +138,7 @@ class NodeReads:
 def _is_dirty(segment: ChainSegment, position: int) -> bool:
     """Return whether the tail must be asked first."""
     return (
-        segment.committed <= position < segment.length
+        segment.committed <= position < segment.durable
         and not segment.is_tail
         and len(segment.asking) < WAITING_REQUESTS_MAX
     )

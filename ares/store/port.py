@@ -161,6 +161,12 @@ class OrderedJournal(Journal, Protocol):
 class SharedLogJournals(Protocol):
     """The journals of a server's logs, a journal for each log."""
 
+    def begin_life(self) -> int:
+        """Return the number of this start of the server, durable from now on: 1, 2, 3, ...
+
+        Raises :class:`ares.BadInput`.
+        """
+
     def there(self) -> Iterable[Callable[[], OrderedJournal]]:
         """Return a function for each log that began, which opens its journal for recovery.
 

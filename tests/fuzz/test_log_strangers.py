@@ -17,7 +17,18 @@ from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration
 from ares.model.configuration import Server as Member
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
-from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow, ReadLog, Seal, Trim
+from ares.model.log_messages import (
+    Append,
+    Committed,
+    Fetch,
+    Forward,
+    GivenBack,
+    LookRow,
+    ReadLog,
+    Seal,
+    TakeBack,
+    Trim,
+)
 from ares.model.messages import REQUEST_KINDS, AnyMessage, Introduce, Reason, Refused
 from ares.model.units import MIB
 from ares.net.native import ZmtpConnections
@@ -367,6 +378,8 @@ async def _refused_a_reader(settings: Settings, secret: SecretKey) -> None:
             Reason.NOT_AUTHORIZED: [
                 Forward(CallId(2), log.id, server.id, 0, (), 0),
                 Committed(CallId(3), log.id, server.id, 0, 0, 0),
+                TakeBack(CallId(10), log.id, server.id, 1, 0),
+                GivenBack(CallId(11), log.id, server.id, 1, 1, (), 0),
                 Append(CallId(4), log.id, ClientId(1), 1, 1, 0, (b"x",)),
                 Trim(CallId(5), log.id, 1),
                 Seal(CallId(6), log.id),

@@ -22,12 +22,15 @@ from ares.model.log_messages import (
     Committed,
     Fetch,
     Forward,
+    GivenBack,
     Look,
     LookRow,
+    NeighbourMessage,
     ReadEach,
     ReadLog,
     Seal,
     Stand,
+    TakeBack,
     Trim,
 )
 from ares.model.messages import (
@@ -157,7 +160,8 @@ def test_every_request_has_a_role() -> None:
         if isinstance(kind, type)
     }
     every |= {PullElement, *typing.get_args(ChainRequest)}
-    assert kinds | {Forward, Committed, LookRow, Fetch} == every == set(admission.REQUEST_KINDS)
+    of_servers = {*typing.get_args(NeighbourMessage), LookRow, Fetch}
+    assert kinds | of_servers == every == set(admission.REQUEST_KINDS)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +169,11 @@ def test_every_request_has_a_role() -> None:
     [
         Forward(CALL, C0.id, ServerId("s1"), 0, (), 0),
         Committed(CALL, C0.id, ServerId("s1"), 0, 0, 0),
+        TakeBack(CALL, C0.id, ServerId("s1"), 1, 0),
+        GivenBack(CALL, C0.id, ServerId("s1"), 1, 1, (), 0),
     ],
 )
-def test_only_the_server_itself_sends_what_a_server_sends(message: Forward | Committed) -> None:
+def test_only_the_server_itself_sends_what_a_server_sends(message: NeighbourMessage) -> None:
     class Named(Everybody):
         def __init__(self, server: str) -> None:
             super().__init__()

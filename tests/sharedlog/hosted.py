@@ -287,6 +287,8 @@ def seen(state):
     the same.
     """
     told = {}
+    for segment in state.segments.values():
+        segment.durable = segment.length  # the state of the facts alone does not know the disk
     for id, segment in state.segments.items():
         records = held(segment.entries, state)
         told[id] = (

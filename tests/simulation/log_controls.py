@@ -12,10 +12,8 @@ from msgspec import structs
 from ares.engine.effects import Gather, Operation
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
-from ares.model.identity import NO_CALL
 from ares.model.log_messages import (
     AppendOutcome,
-    Forward,
     LogRecord,
     Look,
     LookDone,
@@ -23,7 +21,7 @@ from ares.model.log_messages import (
     seal_of,
 )
 from ares.reconfig.traversal import detour
-from ares.sharedlog import log_operations, node
+from ares.sharedlog import chain_node, log_operations, node
 from ares.sharedlog.appending import Appender
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
 from ares.sharedlog.chain_segment import ChainSegment
@@ -106,26 +104,8 @@ def ends_inside_an_append() -> Any:
         self._await(segment, sender, request, first, first + len(request.entries))
         self._take_records(segment, tuple(records))
 
-    def forward(self: LogNode, segment: Any, first: int) -> None:
-        records = tuple(segment.entries.records(first, self._may_forward(segment))[:1])
-        segment.sent, segment.resend_at = (
-            (max(segment.sent, records[-1].end) if records else segment.sent),
-            self.now + 0.2,
-        )
-        self._send(
-            segment.after,
-            Forward(
-                NO_CALL,
-                segment.configuration.id,
-                self.server,
-                first,
-                records,
-                self._trimmed_durably,
-            ),
-        )
-
     return together(
-        patch.object(LogNode, "_take", take), patch.object(LogNode, "_forward", forward)
+        patch.object(LogNode, "_take", take), patch.object(chain_node, "RECORDS_MAX", 1)
     )
 
 
@@ -185,7 +165,7 @@ def evidence_of_the_tail_alone() -> Any:
     The tail knows all committed entries of the chain. A tail left behind knows no successor.
     """
 
-    def look(self: LogOperations) -> Operation[Any]:
+    def look(self: LogOperations, bound: int | None = None) -> Operation[Any]:
         chain = self.view.sequence.last_known
         try:
             answers = yield Gather(
@@ -237,16 +217,23 @@ def evidence_of_sealed_nodes() -> Any:
 
 
 def forwards_before_they_are_durable() -> Any:
-    """Forward entries before they are durable: a restarted node forgets forwarded entries."""
+    """Forward entries before they are durable in a chain of an earlier release.
+
+    A restarted node of such a chain takes nothing back.
+    """
     take_records = LogNode._take_records
 
     def hasty(self: LogNode, segment: Any, records: Any) -> None:
         take_records(self, segment, records)
-        if not segment.is_tail:
-            self._forward(segment, segment.sent)
+        if not segment.side_by_side and not segment.is_tail:
+            self._forward(segment)
 
+    sendable = property(
+        lambda segment: segment.length if not segment.side_by_side else find(segment)
+    )
+    find: Any = ChainSegment.__dict__["sendable"].fget
     return together(
-        patch.object(LogNode, "_may_forward", lambda self, segment: segment.length),
+        patch.object(ChainSegment, "sendable", sendable),
         patch.object(LogNode, "_take_records", hasty),
     )
 
@@ -257,7 +244,7 @@ def committed_before_the_tail_has_it() -> Any:
 
     def early(self: LogNode, segment: Any) -> None:
         if segment.live and segment.place == len(segment.servers) - 2:
-            self._commit(segment, segment.durable, segment.durable)
+            self._commit(segment, segment.durable)
         send_on(self, segment)
 
     return patch.object(LogNode, "_send_on", early)
@@ -266,7 +253,7 @@ def committed_before_the_tail_has_it() -> Any:
 def commits_asked_for_while_records_are_lacking() -> Any:
     """Make a node stop asking the next node once the next node has all records."""
     unconfirmed = property(
-        lambda segment: max(segment.confirmed, segment.committed) < segment.durable
+        lambda segment: max(segment.confirmed, segment.committed) < segment.length
     )
     return patch.object(ChainSegment, "uncommitted", unconfirmed)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import DomainName
 from ares.platform.replacement import replace_durably
+from ares.platform.trusted_files import sync
 from ares.store.journal.disk import Disk, UnlessFull
 from ares.store.journal.segment_journal import SegmentJournal, open_journal
 from ares.store.journal.segments import (
@@ -30,6 +31,9 @@ LOGS_NAME = "logs"
 BEGUN_NAME = "logs.begun"
 """Name of the list of logs that began: a line for each directory."""
 
+LIFE_NAME = "logs.life"
+"""Name of the file whose suffix is the number of the server's last start."""
+
 
 class LogDirectories:
     """:class:`~ares.store.port.SharedLogJournals` in ``journal``, the server's journal directory.
@@ -44,6 +48,22 @@ class LogDirectories:
         self._owner = owner
         self._disk = disk
         self._place_bytes = place_bytes
+
+    def begin_life(self) -> int:
+        """Count a start in the name of a file: a full disk has no room for a content."""
+        try:
+            known = [int(path.suffix[1:]) for path in self._list.parent.glob(f"{LIFE_NAME}.[0-9]*")]
+            life = max(known, default=0) + 1
+            path = self._list.with_name(f"{LIFE_NAME}.{life}")
+            if known:
+                path.with_suffix(f".{life - 1}").rename(path)
+            else:
+                path.touch()
+            sync(path.parent)
+        except OSError as error:
+            why = f"{error.strerror} ({error.filename}); nothing was lost"
+            raise BadInput(f"the start of the logs cannot be counted: {why}") from error
+        return life
 
     def there(self) -> Iterable[Callable[[], SegmentJournal]]:
         try:

@@ -13,7 +13,7 @@ import random
 import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import cast
+from typing import cast, get_args
 
 import msgspec
 from msgspec import inspect
@@ -24,11 +24,10 @@ from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DomainName, ServerId
 from ares.model.log_messages import (
     Append,
-    Committed,
     Fetch,
-    Forward,
     Look,
     LookRow,
+    NeighbourMessage,
     ReadEach,
     ReadLog,
     Stand,
@@ -95,7 +94,10 @@ _MESSAGES_MAX = 6
 _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
 """Requests about a single configuration, without need of a successor."""
 
-_ABOUT_LOGS = (Append, ReadLog, ReadEach, Look, Trim, Stand, Forward, Committed, LookRow, Fetch)
+_ABOUT_LOGS = (
+    *(Append, ReadLog, ReadEach, Look, Trim, Stand, LookRow, Fetch),
+    *get_args(NeighbourMessage),
+)
 """Requests about a chain, without need of a successor; without Seal, which ends operations on the
 log.
 """

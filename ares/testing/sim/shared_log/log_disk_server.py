@@ -9,7 +9,7 @@ from pathlib import Path
 from ares.model.codec import decode
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import CallId, DomainName, ServerId
-from ares.model.messages import AnyMessage, Describe
+from ares.model.messages import Ack, AnyMessage, Describe
 from ares.net.port import Sender
 from ares.server.hosted_logs import CHAIN_REPLIES, HostedLogs, LogsParts
 from ares.sharedlog.node import LogNode
@@ -68,6 +68,7 @@ class DiskLogServer(LogServer):
 
     def __init__(self, run: LogServerRun, number: int) -> None:
         self._files = ModelDisk(run.world.rng)
+        self._starts = 0
         super().__init__(run, number)
 
     def fill(self) -> None:
@@ -119,6 +120,10 @@ class DiskLogServer(LogServer):
 
     # -- the journals, as :class:`ares.store.port.SharedLogJournals` ---------------------------
 
+    def begin_life(self) -> int:
+        self._starts += 1
+        return self._starts
+
     def there(self) -> Iterable[Callable[[], SegmentJournal]]:
         return [self._journal] if self._files.files else []
 
@@ -141,7 +146,7 @@ class DiskLogServer(LogServer):
         if not self.up:
             return
         for message in decode(frames):
-            if type(message) in CHAIN_REPLIES:
+            if type(message) in CHAIN_REPLIES or isinstance(message, Ack):
                 self._links.deliver(ServerId(sender), [message])
             elif isinstance(message, Describe):
                 self._describe(sender, message)

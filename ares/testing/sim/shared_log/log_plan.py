@@ -14,6 +14,12 @@ SIMULATED_LOG = DomainName("events")
 STRANGE_EVERY, THEFTS_FIRST, UPGRADES_FIRST = 11, 5, 6
 """Distance between seeds of runs with a thief, and of runs with an upgrade of all servers."""
 
+EARLIER_RULE_SHARE = 0.25
+"""Share of runs with a first chain that follows the rule of earlier releases."""
+
+CRASHES_SHARE, CRASHES_S = 0.4, 0.05
+"""Share of runs with more crashes, and the mean time until a restart."""
+
 LogKind = Literal[
     "append",
     "append-at",
@@ -83,12 +89,18 @@ class LogPlan(Struct, frozen=True):
     upgraded_at: float = 0.0
     """Time until which servers keep client ids as an earlier release did."""
 
+    earlier_rule: bool = False
+    """The first chain follows the rule of earlier releases, as the chains of an old log."""
+
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
 
     @property
     def first_chain(self) -> Configuration:
-        return chain_of(self.initial).at(SIMULATED_LOG, 0, b"cluster")
+        first = chain_of(self.initial)
+        if self.earlier_rule:
+            first = msgspec.structs.replace(first, backend="")
+        return first.at(SIMULATED_LOG, 0, b"cluster")
 
 
 def chain_of(servers: tuple[int, ...]) -> Configuration:
@@ -248,9 +260,11 @@ def draw_log(seed: int) -> LogPlan:
                 dead,
                 timeout_s,
                 fetch_pause_s,
+                earlier_rule=Random(f"rule of plan log {seed}").random() < EARLIER_RULE_SHARE,
             )
         )
     )
+    plan = _with_crashes(plan)
     return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
 
 
@@ -285,6 +299,24 @@ def _with_strangers(plan: LogPlan) -> LogPlan:
     if kind == UPGRADES_FIRST and plan.seed // len(FLAVOURS) % 2 == 0:
         return replace(plan, upgraded_at=times[0])
     return plan
+
+
+def _with_crashes(plan: LogPlan) -> LogPlan:
+    """Add crashes to some runs, in part of all servers at once, and slower disks."""
+    rng, replace = Random(f"crashes of plan log {plan.seed}"), msgspec.structs.replace
+    if rng.random() >= CRASHES_SHARE:
+        return plan
+    faults = [
+        PlannedFault(
+            "crash",
+            rng.uniform(0.0, 0.6),
+            rng.expovariate(1 / CRASHES_S),
+            tuple(rng.sample(range(plan.servers), rng.choice([1, 1, 2, plan.servers]))),
+        )
+        for _ in range(rng.choice([2, 4, 8]))
+    ]
+    chances = replace(plan.chances, sync_s=rng.choice([0.005, 0.02, 0.1]))
+    return replace(plan, faults=(*plan.faults, *faults), chances=chances)
 
 
 def _with_disks(plan: LogPlan) -> LogPlan:

@@ -69,6 +69,7 @@ class LogServer:
     def _begin(self) -> None:
         server = member(self.number)
         self.node = LogNode(server.id, server.identity)
+        self.node.life = self._life + 1
         self.node.fetcher.pause_s = self._run.plan.fetch_pause_s
         del self.disk[self._synced :]
         self.node.restore(self.disk)
@@ -147,14 +148,40 @@ class LogServer:
             self._tick(self._life)
 
 
+class SegmentSeen(NamedTuple):
+    """The state of a segment at the last look."""
+
+    length: int
+    committed: int
+    durable: int
+    ahead: int = 0
+    informed: bool = True
+    took_back: bool = True
+
+    @classmethod
+    def of(cls, segment: ChainSegment) -> "SegmentSeen":
+        return cls(
+            segment.length,
+            segment.committed,
+            segment.durable,
+            segment.ahead,
+            segment.informed,
+            segment.took_back,
+        )
+
+
 class LogWatch:
     """The invariants of every node at every step.
 
     ``decided``: the chains that consensus decided, by index.
 
-    - Every node holds a prefix of the durable records of the previous node.
+    - Any two copies of a chain agree as far as both reach, below its end.
+    - Every node holds a prefix of the records of the previous node, unless one of the two has not
+      taken back its records. With these records the sentence holds for all nodes.
+    - A node knows nothing as committed that is not durable there, and what is durable stays.
     - A record known as committed is durable at every node, and keeps its place for ever, over all
       chains.
+    - An informed node has reached all that the tail ever knew as committed.
     - A chain is finalized only when all nodes have every record below the chain's start.
     - An append is answered only when a majority of the previous chain knows the chain. A node that
       reported a seal stays sealed.
@@ -165,7 +192,8 @@ class LogWatch:
         self.final: dict[int, LogRecord] = {}
         self._places: dict[tuple[int, int, tuple[bytes, ...]], int] = {}
         self._server_of = server_of
-        self._seen: dict[tuple[str, ConfigurationId], tuple[int, int]] = {}
+        self._seen: dict[tuple[str, ConfigurationId], SegmentSeen] = {}
+        self._told: dict[ConfigurationId, int] = {}
         self._base_seen: dict[str, int] = {}
         self._sealed: dict[tuple[str, ConfigurationId], bool] = {}
         self._complete: dict[ConfigurationId, bool] = {}
@@ -174,16 +202,20 @@ class LogWatch:
         """Check the state after any event that may have changed this server."""
         state = server.node.state
         for id, segment in state.segments.items():
-            seen = self._seen.get((server.name, id), (segment.start, segment.start))
+            start = segment.start
+            seen = self._seen.get((server.name, id), SegmentSeen(start, start, start))
             if segment.successor is not None and segment.successor.finalized:
                 self._look_at_finalized(server, segment.successor.configuration)
-            now = (segment.length, segment.committed)
+            now = SegmentSeen.of(segment)
             if now == seen:
                 continue
             self._seen[server.name, id] = now
             if segment.end is None and not segment.collected:
-                self._look_at_prefix(server, segment, seen[0])
-                self._look_at_commit(server, segment, seen[1])
+                if segment.successor is None:
+                    self._look_at_numbers(server, segment, seen)
+                    self._look_at_order(segment)
+                self._look_at_copies(server, segment, seen.length)
+                self._look_at_commit(server, segment, seen.committed)
         seen_base = self._base_seen.get(server.name, 0)
         if state.base_upto != seen_base:
             self._base_seen[server.name] = state.base_upto
@@ -208,28 +240,77 @@ class LogWatch:
                     f"what is below {state.base_upto}"
                 )
 
-    def _look_at_prefix(self, server: LogServer, segment: ChainSegment, since: int) -> None:
-        if segment.is_head or segment.length <= since:
-            return
-        before = self._server_of(segment.before).node.state.segments.get(segment.configuration.id)
-        if before is None or (
-            before.end is not None or before.collected or (before.successor is not None)
-        ):
-            return
-        if segment.length > before.durable:
+    def _copies(self, segment: ChainSegment) -> list[ChainSegment | None]:
+        """Return the copies of a chain, head first; None for a node that does not know the chain.
+
+        The list is empty if a node knows the successor: the node may have cut its copy.
+        """
+        id = segment.configuration.id
+        copies = [self._server_of(name).node.state.segments.get(id) for name in segment.servers]
+        known = [copy for copy in copies if copy is not None]
+        return [] if any(copy.successor is not None or copy.collected for copy in known) else copies
+
+    def _look_at_numbers(
+        self, server: LogServer, segment: ChainSegment, seen: "SegmentSeen"
+    ) -> None:
+        """Check the node's positions, and the informed nodes of its chain."""
+        if not segment.committed <= segment.durable <= segment.length:
             raise PromiseBroken(
-                f"{server.name} holds the log up to {segment.length}, and {segment.before} "
-                f"before it durably up to {before.durable}"
+                f"{server.name} takes the log to be committed up to {segment.committed}, holds it "
+                f"up to {segment.length} and durably up to {segment.durable}"
             )
+        if segment.durable < seen.durable:
+            raise PromiseBroken(
+                f"{server.name} has {segment.durable} in place of {seen.durable} durable positions"
+            )
+        told = self._told.get(segment.configuration.id, segment.start)
+        if segment.is_tail:
+            told = self._told[segment.configuration.id] = max(told, segment.committed)
+        for copy in self._copies(segment):
+            if copy is not None and copy.informed and copy.reached < told:
+                raise PromiseBroken(
+                    f"the node at place {copy.place} is informed, and has reached {copy.reached}; "
+                    f"the tail committed {told}"
+                )
+
+    def _look_at_order(self, segment: ChainSegment) -> None:
+        """Check that every node has a prefix of the copy of the node before.
+
+        A node that has not taken back its records counts with the records of the node behind, if
+        these are more.
+        """
+        behind = segment.start
+        for copy in reversed(self._copies(segment)):
+            length = segment.start if copy is None else copy.length
+            if copy is not None and not copy.took_back:
+                length = max(length, behind)
+            if length < behind:
+                raise PromiseBroken(
+                    f"the node at place {segment.place if copy is None else copy.place} of a chain "
+                    f"has the log up to {length}, and the node behind up to {behind}"
+                )
+            behind = length
+        for before in self._copies(segment)[segment.place - 1 : segment.place]:
+            forwarded = segment.length if before is None or segment.side_by_side else before.durable
+            if segment.length > forwarded:
+                raise PromiseBroken(
+                    f"a node holds the log up to {segment.length}, and the node before durably up "
+                    f"to {forwarded}"
+                )
+
+    def _look_at_copies(self, server: LogServer, segment: ChainSegment, since: int) -> None:
+        """Check that the new records are the records of all other copies."""
         own = {record.first: record for record in segment.entries.records(since, segment.length)}
-        if any(
-            own.get(record.first, record) != record
-            for record in before.entries.records(since, segment.length)
-        ):
-            raise PromiseBroken(
-                f"{server.name} holds other records than {segment.before} before it, from "
-                f"{since} on"
-            )
+        for name in segment.servers:
+            other = self._server_of(name).node.state.segments.get(segment.configuration.id)
+            if not own or other is None or other is segment or other.collected or other.merged:
+                continue
+            upto = min(segment.length, other.length)
+            for record in other.entries.records(since, upto) if since < upto else ():
+                if own.get(record.first, record) != record:
+                    raise PromiseBroken(
+                        f"{server.name} and {name} hold different records at {record.first}"
+                    )
 
     def _look_at_commit(self, server: LogServer, segment: ChainSegment, since: int) -> None:
         if segment.committed <= since:
@@ -293,7 +374,7 @@ class LogWatch:
     def restarted(self, server: LogServer) -> None:
         """Forget unsynced facts: no client was told of them."""
         for id, segment in server.node.state.segments.items():
-            self._seen[server.name, id] = (segment.length, segment.committed)
+            self._seen[server.name, id] = SegmentSeen.of(segment)
             if segment.live and self._sealed.get((server.name, id)):
                 raise PromiseBroken(
                     f"{server.name} forgot that chain {segment.configuration.index} is sealed"
