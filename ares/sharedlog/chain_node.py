@@ -294,7 +294,6 @@ class ChainNode(ABC):
         if not segment.live:
             return
         if not segment.is_tail and self.now >= segment.resend_at:
-            segment.resend_at = self.now + SEND_AGAIN_S
             if segment.returning:
                 self._ask_back(segment)
             owed = not segment.returning and (segment.probing or segment.uncommitted)

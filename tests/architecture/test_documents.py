@@ -14,6 +14,7 @@ from ares.testing.sim.plan import OBJECT_SCENARIOS
 from experiments.bench import peer_chart
 from tests.simulation.controls import CONTROLS
 from tests.simulation.log_controls import BY_HAND
+from tests.simulation.log_rule_controls import RULE_BY_HAND
 
 from .floors import cited_sections, has_section
 
@@ -117,7 +118,7 @@ def test_the_protocol_has_a_row_for_every_message():
 def test_the_protocol_names_every_scenario_and_every_control_of_the_simulator():
     page = texts(CHECKOUT / "docs/protocol.md") + texts(CHECKOUT / "docs/log.md")
     assert [name for name in OBJECT_SCENARIOS if f"`{name}`" not in page] == []
-    by_hand = [control.__name__.replace("_", " ") for control in BY_HAND]
+    by_hand = [control.__name__.replace("_", " ") for control in BY_HAND + RULE_BY_HAND]
     assert [name for name in (*CONTROLS, *by_hand) if f"*{name}*" not in page] == []
 
 

@@ -9,9 +9,12 @@ CLIENT = ClientId(7)
 NAMES = ("s0", "s1", "s2")
 
 
-def chain(index: int = 0, start: int = 0, servers: tuple[str, ...] = NAMES) -> Configuration:
+def chain(
+    index: int = 0, start: int = 0, servers: tuple[str, ...] = NAMES, rule: str = ""
+) -> Configuration:
     members = tuple(Server(ServerId(name), f"{name}:1", name) for name in servers)
-    return Configuration("chain", members, start=start).at(DomainName("events"), index, b"cluster")
+    placed = Configuration("chain", members, backend=rule, start=start)
+    return placed.at(DomainName("events"), index, b"cluster")
 
 
 class Wired:
@@ -21,6 +24,7 @@ class Wired:
         self.nodes = {name: LogNode(ServerId(name), name) for name in names or NAMES}
         self.sent: list[tuple[str, str, AnyMessage]] = []
         self.disks = {name: [] for name in self.nodes}
+        self.synced = dict.fromkeys(self.nodes, 0)
         self.now = 0.0
 
     def hand(self, to: str, message: AnyMessage, sender: str = "client", sync: bool = True) -> None:
@@ -31,36 +35,47 @@ class Wired:
         """Take a node's messages; with ``sync``, store its facts first, until none are left."""
         node = self.nodes[name]
         if sync:
-            node.stored(len(self.disks[name]), self.now)
+            self._store(name)
         while True:
             facts, messages = node.take()
             self.disks[name] += facts
             self.sent += [(name, str(to), message) for to, message in messages]
             if not sync or (not facts and not messages):
                 return
-            node.stored(len(self.disks[name]), self.now)
+            self._store(name)
 
-    def run(self, without: tuple[str, ...] = ()) -> list[AnyMessage]:
+    def _store(self, name: str) -> None:
+        self.synced[name] = len(self.disks[name])
+        self.nodes[name].stored(self.synced[name], self.now)
+
+    def run(self, without: tuple[str, ...] = (), sync: bool = True) -> list[AnyMessage]:
         """Deliver all messages among nodes, except to ``without``; return messages to clients."""
         told = []
         while self.sent:
             sender, to, message = self.sent.pop(0)
             if to in self.nodes:
                 if to not in without:
-                    self.hand(to, message, sender)
+                    self.hand(to, message, sender, sync)
             else:
                 told.append(message)
         return told
 
-    def tick(self, seconds: float = 1.0) -> None:
+    def tick(self, seconds: float = 1.0, sync: bool = True) -> None:
         self.now += seconds
         for name, node in self.nodes.items():
             node.tick(self.now)
-            self.collect(name)
+            self.collect(name, sync)
 
     def restart(self, name: str) -> None:
+        life = self.nodes[name].life + 1
         self.nodes[name] = LogNode(ServerId(name), name)
+        self.nodes[name].life = life
         self.nodes[name].restore(self.disks[name])
+
+    def crash(self, name: str) -> None:
+        """Restart a node without the facts that are not durable."""
+        del self.disks[name][self.synced.get(name, 0) :]
+        self.restart(name)
 
 
 def call(number: int = 1) -> CallId:

@@ -46,6 +46,7 @@ from tests.simulation.file_controls import FILE_CONTROLS
 from tests.simulation.journal_controls import JOURNAL_CONTROLS
 from tests.simulation.log_controls import LOG_CONTROLS
 from tests.simulation.log_disk_controls import LOG_DISK_CONTROLS
+from tests.simulation.log_rule_controls import LOG_RULE_CONTROLS
 from tests.simulation.patches import together
 
 
@@ -324,6 +325,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     **JOURNAL_CONTROLS,
     **LOG_CONTROLS,
     **LOG_DISK_CONTROLS,
+    **LOG_RULE_CONTROLS,
 }
 """Controls by name: the change, and the scenario that shows it best."""
 

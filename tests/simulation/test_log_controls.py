@@ -8,12 +8,13 @@ import pytest
 from tests.simulation.controls import hunt
 from tests.simulation.log_controls import FIRST_SEEDS
 from tests.simulation.log_disk_controls import DISK_FIRST_SEEDS
+from tests.simulation.log_rule_controls import RULE_FIRST_SEEDS
 
 pytestmark = pytest.mark.slow
 
 LOG_VARIANTS = {
     control.__name__.replace("_", " "): seed
-    for control, seed in (FIRST_SEEDS | DISK_FIRST_SEEDS).items()
+    for control, seed in (FIRST_SEEDS | DISK_FIRST_SEEDS | RULE_FIRST_SEEDS).items()
 }
 """The first seed of each variant's hunt."""
 
