@@ -61,8 +61,8 @@ BACKENDS = (
 Flat XOR and LRC codes of the same library lack this property.
 """
 
-SIDE_BY_SIDE = "side-by-side"
-"""Name of the rule by which the servers of a chain forward at once (docs/log.md, Rules of a chain).
+CHAIN_RULE = "side-by-side"
+"""Name of the rule by which the servers of a chain forward at once (docs/log.md, Terms).
 
 The name is in the place of a code's name, where earlier releases refuse a chain with any name.
 """
@@ -93,7 +93,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     ``k`` data elements of ``n`` rebuild a value; ``delta`` writes may run beside a read (EC-DAP
     keeps delta + 1 elements of an object); ``backend`` names the erasure code, or the rule of a
-    chain: SIDE_BY_SIDE, or empty for the rule of earlier releases. ``domain``,
+    chain: CHAIN_RULE, or empty for the rule of earlier releases. ``domain``,
     ``index`` and ``cluster`` are the place, set by the proposal: ``cluster`` is the id of c0 (empty
     in c0 itself), hence no decision for another cluster is ever taken for a decision of this
     cluster. ``certificate`` is a signature of the decision, where clusters ask for certificates;
@@ -129,7 +129,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
             raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
         if self.dap == "chain" and (
-            (self.k, self.delta) != (1, 0) or self.backend not in ("", SIDE_BY_SIDE)
+            (self.k, self.delta) != (1, 0) or self.backend not in ("", CHAIN_RULE)
         ):
             raise BadInput("a chain replicates whole entries: it takes no k, delta or backend")
         if not 0 <= self.start <= (POSITION_MAX if self.dap == "chain" else 0):
@@ -190,7 +190,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
         Every server holds its entries; the first server is the head, the last the tail.
         """
-        return Configuration("chain", _members(servers), backend=SIDE_BY_SIDE).checked_for_faults(
+        return Configuration("chain", _members(servers), backend=CHAIN_RULE).checked_for_faults(
             allow_no_faults
         )
 

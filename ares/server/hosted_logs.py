@@ -126,9 +126,7 @@ class HostedLogs:
         parts.links.open(self.receive)
 
     def restore(self) -> None:
-        """Begin a life, and open every existing log. Raises the errors of a journal's recovery."""
-        if self._journals is not None:
-            self._life = self._journals.begin_life()
+        """Open every existing log, and begin a life. Raises the errors of a journal's recovery."""
         for journal in self._journals.there() if self._journals is not None else ():
             hosted = self._made(journal)
             hosted.begin()
@@ -136,6 +134,10 @@ class HostedLogs:
                 self._add(hosted)
             else:  # the process ended before a chain was known
                 hosted.close()
+        if self._journals is not None:
+            self._life = self._journals.begin_life()
+        for node in self.nodes:
+            node.life = self._life
 
     def describe(self) -> list[ConfigurationReport]:
         """Return a description for each chain: the entries of the segment.

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from ares.model.configuration import SIDE_BY_SIDE, Configuration, Successor
+from ares.model.configuration import CHAIN_RULE, Configuration, Successor
 from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import LOG_PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
@@ -90,7 +90,7 @@ class ChainSegment:
         self.collected = False
         self.merged = False
         self.introduced = self.pointed = 0
-        self.side_by_side = configuration.backend == SIDE_BY_SIDE
+        self.side_by_side = configuration.backend == CHAIN_RULE
         self.ahead = self.start
         self.informed = self.took_back = True
         self.life_before = self.life_after = 0

@@ -64,9 +64,8 @@ from ares.reconfig.throttle import Throttle
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
 from ares.sharedlog.chain_node import ChainNode
 from ares.sharedlog.chain_segment import WAITING_REQUESTS_MAX, ChainSegment, Sender
-from ares.sharedlog.earlier_appends import EarlierLooks, EarlierRow
+from ares.sharedlog.earlier_chains import EarlierLooks, EarlierRow, Fetcher
 from ares.sharedlog.entries import Entries, MemoryEntries, check_batch
-from ares.sharedlog.fetching import Fetcher
 from ares.sharedlog.log_facts import ChainSealed, ChainsKnown, LogFact, LogTrimmed
 from ares.sharedlog.log_state import REASON_OF_LOG_ERROR
 

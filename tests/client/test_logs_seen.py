@@ -13,7 +13,7 @@ from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ServerId
 from ares.model.log_messages import Append, Seal
-from ares.model.messages import Introduce
+from ares.model.messages import ChainReport, ConfigurationReport, Introduce
 from ares.reconfig.throttle import Throttle
 from ares.replica.replica import Replica
 from ares.server.prometheus import of_server, render
@@ -104,6 +104,16 @@ async def test_servers_of_earlier_releases_say_nothing_of_chains(cluster):
         "chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries none"
     ]
     assert chains_seen([cluster.initial], {}) is None
+
+
+def test_a_chain_with_the_earlier_rule_and_a_returning_server_say_so():
+    part = ChainReport(False, 3, 2, 0, 0, returning=True)
+    report = ConfigurationReport(C0, 0, 0, False, None, chain=part)
+    seen = chains_seen([C0], {"s1": [report]})
+    assert seen.as_data()["returning"] == ["s1"]
+    _, returning, rule = seen.lines()
+    assert "s1 restarted, and waits for s2 to give back" in returning
+    assert "reconfig" in rule
 
 
 C0 = chain()

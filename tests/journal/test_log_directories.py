@@ -189,3 +189,28 @@ async def test_a_list_that_cannot_be_read_is_named(journal):
     (journal / BEGUN_NAME).mkdir()
     with pytest.raises(BadInput, match=r"cannot be opened: .*logs.begun"):
         await ran(journal)
+
+
+def test_each_start_has_a_number_of_its_own(tmp_path):
+    directories = LogDirectories(tmp_path / "journal", OWNER, Disk(), PLACE_BYTES)
+    assert [directories.begin_life() for _ in range(11)] == list(range(1, 12))
+    assert [path.name for path in tmp_path.glob("journal/logs.life.*")] == ["logs.life.11"]
+
+
+async def test_a_start_of_a_server_is_a_life_of_its_nodes(tmp_path):
+    for life in (1, 2, 3):
+        loop, links = asyncio.get_running_loop(), SimLinks(lambda server, messages: None)
+        directories = LogDirectories(tmp_path / "journal", OWNER, Disk(), PLACE_BYTES)
+        alone = chain(0, 0, ("s0",))
+        logs = HostedLogs(
+            LogsParts(
+                *("s0", "s0", alone, lambda *_: None, pytest.fail, loop, links, directories),
+                place_bytes=PLACE_BYTES,
+            )
+        )
+        logs.restore()
+        logs.handle(("client",), Introduce(call(), alone))
+        logs.handle(("client",), Append(call(), alone.id, CLIENT, life, 1, 0, (b"x",)))
+        await asyncio.sleep(0.1)
+        assert [node.life for node in logs.nodes] == [life]
+        await logs.close()

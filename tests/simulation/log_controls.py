@@ -25,9 +25,14 @@ from ares.sharedlog import chain_node, log_operations, node
 from ares.sharedlog.appending import Appender
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
 from ares.sharedlog.chain_segment import ChainSegment
-from ares.sharedlog.earlier_appends import EarlierLook, EarlierLooks, EarlierRow, joined_rows
+from ares.sharedlog.earlier_chains import (
+    EarlierLook,
+    EarlierLooks,
+    EarlierRow,
+    Fetcher,
+    joined_rows,
+)
 from ares.sharedlog.entries import ClientRows
-from ares.sharedlog.fetching import Fetcher
 from ares.sharedlog.log_facts import ChainPointed
 from ares.sharedlog.log_operations import Evidence, LogOperations
 from ares.sharedlog.log_reconfiguration import LogReconfiguration

@@ -230,7 +230,7 @@ RULE_BY_HAND = (
     records_given_back_late_taken,
     records_given_to_an_earlier_life_taken,
 )
-"""Controls rarely noticed under random schedules: see tests/sharedlog/test_side_by_side.py."""
+"""Controls rarely noticed under random schedules: see tests/sharedlog/test_chain_rule.py."""
 
 RULE_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     committed_from_lengths_in_memory: 0,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from msgspec.structs import replace
 
 from ares.cli.domains.configuration_options import (
     AllowNoFaults,
@@ -215,11 +216,7 @@ async def _move(
         "before": described(store.name, before),
         "wished": described(store.name, wished),
     }
-    same = (
-        before.servers == wished.servers
-        if before.dap == wished.dap == "chain"
-        else before.same_content(wished)
-    )
+    same = replace(before, start=wished.start).same_content(wished)
     if same and not store.pending and not anyway:
         echo(
             "  nothing to do: that is the configuration (`ares-cli reconfig --anyway` moves all "

@@ -22,6 +22,7 @@ class ObservedChains(Struct, frozen=True):
     ``sealed``: servers of the chain that refuse appends while no next chain is decided.
     ``fetched``: while older entries move, the position up to which each server of the chain has
     them; None if unknown. ``needed``: servers that must stay up until the older entries have moved.
+    ``returning``: servers that restarted, and wait for the next server to give entries back.
     """
 
     chain: Configuration
@@ -30,6 +31,7 @@ class ObservedChains(Struct, frozen=True):
     sealed: tuple[ServerId, ...]
     fetched: dict[ServerId, int | None]
     needed: tuple[ServerId, ...]
+    returning: tuple[ServerId, ...] = ()
 
     @property
     def moved(self) -> int:
@@ -62,6 +64,17 @@ class ObservedChains(Struct, frozen=True):
             lines.append(
                 f"sealed at {', '.join(self.sealed)}, and the next chain is not decided: no appends"
             )
+        for id in self.returning:
+            following = ids[ids.index(id) + 1]
+            lines.append(
+                f"{id} restarted, and waits for {following} to give back entries that only "
+                f"{following} may have: no appends until then, or until a chain without one of them"
+            )
+        if not self.chain.backend:
+            lines.append(
+                "its rule is the rule of earlier releases: `ares-cli reconfig`, to the same "
+                "servers if need be, makes appends faster"
+            )
         if any(upto is None or upto < self.chain.start for upto in self.fetched.values()):
             lines.append(
                 f"entries below {self.chain.start} move to the chain: "
@@ -89,6 +102,7 @@ class ObservedChains(Struct, frozen=True):
             "first": self.first,
             "next": self.upcoming,
             "sealed": list(self.sealed),
+            "returning": list(self.returning),
             "fetched": self.fetched,
             "must_stay_up": list(self.needed),
         }
@@ -124,4 +138,5 @@ def chains_seen(
         id for chain in active[:-1] for id in chain.server_ids if id not in last.server_ids
     )
     upcoming = max([last.start, *(part.committed for part in parts.values())])
-    return ObservedChains(last, trimmed, upcoming, tuple(sealed), fetched, tuple(needed))
+    returning = tuple(id for id in last.server_ids if id in parts and parts[id].returning)
+    return ObservedChains(last, trimmed, upcoming, tuple(sealed), fetched, tuple(needed), returning)

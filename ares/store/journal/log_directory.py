@@ -58,6 +58,7 @@ class LogDirectories:
             if known:
                 path.with_suffix(f".{life - 1}").rename(path)
             else:
+                self._disk.make_directory(path.parent)
                 path.touch()
             sync(path.parent)
         except OSError as error:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from ares.model.configuration import SIDE_BY_SIDE, Status, Successor
+from ares.model.configuration import CHAIN_RULE, Status, Successor
 from ares.model.identity import NO_CALL
 from ares.model.log_messages import (
     Append,
@@ -37,7 +37,7 @@ from tests.simulation.log_rule_controls import (
 
 from .chains import CLIENT, NAMES, Wired, call, chain
 
-C0 = chain(rule=SIDE_BY_SIDE)
+C0 = chain(rule=CHAIN_RULE)
 
 
 def append(number, *entries, lowest=1, since=0, at=None):
