@@ -247,7 +247,8 @@ class TakeBack(OfChain, frozen=True, tag=107):
 class GivenBack(OfChain, frozen=True, tag=108):
     """Records for a restarted node: some of the records of the next node, which end at ``length``.
 
-    ``to_life``: the life of the receiver that asked; ``life``: of the sender.
+    ``to_life``: the life of the receiver that asked; ``life``: of the sender. A ``sealed`` sender
+    gives no records.
     """
 
     server: ServerId
@@ -255,6 +256,7 @@ class GivenBack(OfChain, frozen=True, tag=108):
     life: Position
     records: Records
     length: Position
+    sealed: bool = False
 
     @property
     def bulk(self) -> int:

@@ -591,7 +591,8 @@ class Description(Message, frozen=True, tag=37):
     connect. ``stored``: None if the server keeps all data in memory. ``work``: None from a release
     without this field. ``usage``: of the domains asked for which the server has. ``core``: the
     implementation of small operations, ``rust`` or ``python``; empty from a release without this
-    field.
+    field. ``side_by_side``: the server understands chains that commit side by side; False from a
+    release without this field.
     """
 
     server: ServerId
@@ -606,6 +607,7 @@ class Description(Message, frozen=True, tag=37):
     work: ServerWork | None = None
     usage: Annotated[tuple[Usage, ...], Meta(max_length=USAGES_MAX)] = ()
     core: str = ""
+    side_by_side: bool = False
 
     @property
     def bulk(self) -> int:

@@ -263,7 +263,8 @@ class Replica:
             () if request.brief else tuple(hosting.describe() for hosting in self._hosted.values())
         )
         return Description(
-            request.call, self.server, self.identity, self._cluster, "", 0.0, 0, hosted
+            *(request.call, self.server, self.identity, self._cluster, "", 0.0, 0, hosted),
+            side_by_side=True,
         )
 
     def _introduced(self, request: Introduce) -> Reply | None:

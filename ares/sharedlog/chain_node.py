@@ -66,6 +66,10 @@ class ChainNode(ABC):
     def _answer_committed(self, segment: ChainSegment) -> None:
         """Answer all requests that waited for the committed position."""
 
+    @abstractmethod
+    def _seal(self, segment: ChainSegment) -> None:
+        """Take no further records."""
+
     def _send(self, to: Sender, message: AnyMessage, after: int = 0) -> None:
         """Send ``message`` when the first ``after`` facts are durable.
 
@@ -341,7 +345,8 @@ class ChainNode(ABC):
         """Give records back to the node before, which restarted.
 
         From now on no forward of an earlier life of that node is taken. A node that knows the
-        successor names it. A node that is sealed, or that is returning itself, gives nothing.
+        successor names it, and a sealed node says so. A node that is returning itself gives nothing
+        yet.
         """
         segment = self._segment(request)
         if segment.is_head or sender != segment.before or request.life < segment.life_before:
@@ -349,11 +354,13 @@ class ChainNode(ABC):
         if segment.successor is not None:
             named = WriteConfig(NO_CALL, segment.configuration.id, segment.successor)
             self._send(sender, named, segment.pointed)
-        elif segment.live and not segment.returning:
+        elif not segment.returning:
             segment.life_before = request.life
-            records = self.state.read(
-                segment.entries, request.first, segment.length, LOG_PIECE_BYTES
-            )[0][:RECORDS_MAX]
+            records: Sequence[LogRecord] = ()
+            if segment.live:
+                records = self.state.read(
+                    segment.entries, request.first, segment.length, LOG_PIECE_BYTES
+                )[0][:RECORDS_MAX]
             given = GivenBack(
                 self._next_call(),
                 segment.configuration.id,
@@ -362,14 +369,16 @@ class ChainNode(ABC):
                 self.life,
                 tuple(records),
                 segment.length,
+                segment.sealed,
             )
             self._reads.outbox_bytes += given.bulk
-            self._send(sender, given)
+            self._send(sender, given, segment.pointed)
 
     def given_back(self, sender: Sender, request: GivenBack) -> None:
         """Take back records from the next node.
 
-        When that node has no further record, this node takes forwards or appends again.
+        When that node has no further record, this node takes forwards or appends again. When that
+        node is sealed, no record can pass: this node is sealed, too.
         """
         segment = self._segment(request)
         if (
@@ -381,6 +390,9 @@ class ChainNode(ABC):
         ):
             return
         segment.life_after = request.life
+        if request.sealed:
+            self._seal(segment)
+            return
         fresh = first_piece([each for each in request.records if each.first >= segment.length])
         taken = bool(fresh) and follow_on(segment.length, fresh)
         if taken:

@@ -190,6 +190,17 @@ class LogReconfiguration:
             arguments=(True,),
             reply=Description,
         )
+        early = [
+            f"{server} (release {found.version})"
+            for server, found in answers.items()
+            if not found.side_by_side
+        ]
+        if early:
+            raise ConfigurationRefused(
+                f"{', '.join(early)}: a release before 0.3.0 does not understand chains that "
+                "commit side by side; upgrade all servers and clients first; the log was not "
+                "sealed, and the chain stays as it is"
+            )
         wrong = [
             server.id
             for server in wished.servers

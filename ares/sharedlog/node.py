@@ -503,13 +503,16 @@ class LogNode(ChainNode):
         """
         segment = self._segment(request)
         if segment.live:
-            self._record(ChainSealed(segment.configuration.id))
-            segment.pointed = self.fact_count
-            self._answer_committed(segment)
-            self._answer_sealed(segment)
+            self._seal(segment)
         self._send(
             sender, SealDone(request.call, segment.length, segment.successor), segment.pointed
         )
+
+    def _seal(self, segment: ChainSegment) -> None:
+        self._record(ChainSealed(segment.configuration.id))
+        segment.pointed = self.fact_count
+        self._answer_committed(segment)
+        self._answer_sealed(segment)
 
     def read_config(self, sender: Sender, request: ReadConfig) -> None:
         segment = self._segment(request)

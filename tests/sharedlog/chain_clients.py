@@ -15,14 +15,17 @@ SOON_S = 5.0
 
 
 class ClientLog:
-    """A client and the nodes, by hand. ``cut`` servers hear no messages."""
+    """A client and the nodes, by hand.
+
+    ``cut`` servers hear no messages; ``early`` servers run an early release.
+    """
 
     def __init__(self, first_id=1, **options) -> None:
         ids = count(first_id)
         self.nodes = Wired(*NAMES, "s3", "s4", "s5")
         self.session = LogSession(C0, lambda: ClientId(next(ids)), **options)
         self.table = DecisionTable()
-        self.cut = ()
+        self.cut = self.early = ()
         self.asked = []
 
     def step(self) -> None:
@@ -31,11 +34,11 @@ class ClientLog:
             for message in messages if server not in self.cut else ():
                 self.asked.append((server, message))
                 if isinstance(message, Describe):
-                    session.receive(
-                        server,
-                        [Description(message.call, server, server, b"", "1.0", 0.0, 0, ())],
-                        now,
+                    described = Description(
+                        *(message.call, server, server, b"", "1.0", 0.0, 0, ()),
+                        side_by_side=server not in self.early,
                     )
+                    session.receive(server, [described], now)
                 else:
                     self.nodes.hand(server, message)
         session.session.contacts.clear()

@@ -9,6 +9,7 @@ from ares.model.log_messages import (
     Append,
     Appended,
     AppendOutcome,
+    Committed,
     Forward,
     GivenBack,
     LogRecord,
@@ -24,6 +25,7 @@ from ares.model.log_messages import (
 )
 from ares.model.messages import Introduce, WriteConfig
 from ares.sharedlog.log_facts import RecordsTaken
+from tests.simulation.log_controls import commits_asked_for_while_records_are_lacking
 from tests.simulation.log_rule_controls import (
     bounds_of_a_tail_that_is_not_informed,
     earlier_lives_not_shut_out,
@@ -203,7 +205,24 @@ def test_a_returning_node_can_be_sealed_and_gives_back_nothing_then(wired):
     wired.run(without=("s0",))
     assert segment(wired, "s1").length == 1
     wired.hand("s1", TakeBack(call(), C0.id, "s0", 2, 1), "s0")
-    assert wired.sent == []
+    ((_, _, given),) = wired.sent
+    assert (given.sealed, given.records) == (True, ())
+
+
+def test_a_returning_head_is_sealed_when_the_next_node_is(wired):
+    wired.hand("s0", append(2, b"1", lowest=2), sync=False)
+    wired.run(sync=False)
+    wired.crash("s0")
+    wired.hand("s1", Seal(call(), C0.id))
+    wired.run(without=NAMES)
+    assert segment(wired, "s0").returning
+    wired.tick()
+    wired.run()
+    assert not segment(wired, "s0").returning
+    wired.hand("s0", append(2, b"1", lowest=2))
+    assert outcomes(wired.run()) == [(AppendOutcome.SEALED, 0)]
+    wired.crash("s0")
+    assert segment(wired, "s0").sealed
 
 
 def test_a_node_that_knows_the_successor_names_it(wired):
@@ -430,3 +449,26 @@ def test_the_bound_of_a_tail_that_restarted_is_what_its_disk_has(wired):
 def test_control_a_tail_denies_what_was_acknowledged(wired, control):
     with control():
         assert bound_of_a_tail_that_restarted(wired) == (1, 2)
+
+
+def answers_after_a_lost_commit(wired):
+    """Return the answers to an append of which the last news of the commit was lost."""
+    wired.hand("s0", append(2, b"1", lowest=2))
+    wired.run(without=("s2",))
+    wired.tick()
+    while wired.sent:  # s1 confirms its copy; later it tells of the commit, and this is lost
+        sender, to, message = wired.sent.pop(0)
+        if not (isinstance(message, Committed) and to == "s0" and message.committed == 2):
+            wired.hand(to, message, sender)
+    assert [segment(wired, "s0").confirmed, *positions(wired, "committed")] == [2, 1, 2, 2]
+    wired.tick()
+    return outcomes(wired.run())
+
+
+def test_a_lost_commit_is_asked_for(wired):
+    assert answers_after_a_lost_commit(wired) == [(AppendOutcome.DONE, 1)]
+
+
+def test_control_a_head_waits_for_ever_for_the_news_of_a_commit(wired):
+    with commits_asked_for_while_records_are_lacking():
+        assert answers_after_a_lost_commit(wired) == []

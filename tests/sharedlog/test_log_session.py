@@ -119,6 +119,15 @@ def test_a_log_is_not_sealed_when_a_server_of_the_new_chain_is_down(log):
     assert log.nodes.nodes["s0"].state.segments[C0.id].live
 
 
+def test_a_log_is_not_sealed_for_a_server_of_an_earlier_release(log):
+    log.append(b"a")
+    log.early = ("s4",)
+    wished = chain(servers=("s3", "s4", "s5"))
+    with pytest.raises(ares.ConfigurationRefused, match=r"^s4 \(release 1\.0\): .*upgrade"):
+        log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0)
+    assert log.nodes.nodes["s0"].state.segments[C0.id].live
+
+
 def test_the_next_configuration_of_a_log_is_a_chain(log):
     with pytest.raises(ares.ConfigurationRefused):
         log.do(log.session.reconfiguration.reconfigure(Configuration.abd(["s0", "s1", "s2"])))

@@ -11,6 +11,7 @@ from ares.model.log_messages import (
     AppendOutcome,
     Look,
     LookDone,
+    LookRow,
     ReadLog,
     Seal,
     Trim,
@@ -25,6 +26,7 @@ from tests.simulation.log_controls import (
     evidence_of_the_tail_alone,
     older_rows_believed,
     rows_of_a_node_that_does_not_know_the_successor,
+    rows_of_a_node_that_lacks_entries,
 )
 
 from .chain_clients import ClientLog
@@ -180,6 +182,39 @@ def test_control_a_second_try_gets_the_position_of_another_append():
     with rows_of_a_node_that_does_not_know_the_successor():
         answers, entries = second_try_of_what_was_cut()
     assert (answers, entries) == ([(AppendOutcome.DONE, 1)], (b"y",))
+
+
+# -- a row at a node that lacks entries ------------------------------------------------------------
+
+
+def second_try_of_what_one_node_lacks():
+    """Return the answers to a repeated append that the tail of the first chain never got.
+
+    The new head asks the tail first.
+    """
+    nodes, c1 = wired(), chain(1, 1, APART)
+    nodes.hand("s0", append(C0, 1, b"x", 1, 0))
+    nodes.run(without=("s2",))
+    successor = Successor(c1, Status.PENDING)
+    for name in NAMES:
+        nodes.hand(name, WriteConfig(call(), C0.id, successor))
+    nodes.run(without=NAMES)
+    for name in APART:
+        nodes.hand(name, Introduce(NO_CALL, c1, (C0,)))
+    nodes.hand("s3", append(c1, 1, b"x", 1, 0))
+    asked = [to for _, to, message in nodes.sent if isinstance(message, LookRow)]
+    answers = outcomes(nodes.run())
+    nodes.tick()
+    return asked[0], answers + outcomes(nodes.run())
+
+
+def test_a_node_that_lacks_entries_has_no_answer():
+    assert second_try_of_what_one_node_lacks() == ("s2", [(AppendOutcome.DONE, 0)])
+
+
+def test_control_an_append_that_one_node_lacks_is_taken_twice():
+    with rows_of_a_node_that_lacks_entries():
+        assert second_try_of_what_one_node_lacks() == ("s2", [(AppendOutcome.DONE, 1)])
 
 
 # -- an older row ----------------------------------------------------------------------------------

@@ -96,7 +96,12 @@ class LogServer:
         self._run.post(
             self.name,
             sender,
-            [Description(request.call, own.id, own.identity, b"cluster", "", 0.0, 0, ())],
+            [
+                Description(
+                    *(request.call, own.id, own.identity, b"cluster", "", 0.0, 0, ()),
+                    side_by_side=True,
+                )
+            ],
         )
 
     def _tick(self, life: int) -> None:
