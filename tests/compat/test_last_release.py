@@ -13,6 +13,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ares.cluster.settings import Settings
@@ -100,6 +101,16 @@ def test_its_cluster_starts_and_goes_on(cluster: Path) -> None:
 KNOWN = [sample for sample in SAMPLES if sample not in SINCE]
 """Messages of the last release."""
 
+EXTENDED = {type(sample) for sample in SINCE}
+"""Kinds of messages with fields beyond those of the last release, which a decoder may leave out."""
+
+
+def fields(frame: str) -> list[object]:
+    """Return the fields of the only message of a frame, which begins with the format's number."""
+    (message,) = msgspec.msgpack.decode(bytes.fromhex(frame)[1:])
+    return message  # type: ignore[no-any-return]
+
+
 RECORDED = json.loads(MESSAGES.read_text(encoding="ascii"))
 
 
@@ -109,7 +120,12 @@ RECORDED = json.loads(MESSAGES.read_text(encoding="ascii"))
 )
 def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: object) -> None:
     assert type(sample).__name__ == kind
-    assert [recorded(bytes(frame)) for frame in encode([sample])] == frames  # type: ignore[list-item]
+    now = [recorded(bytes(frame)) for frame in encode([sample])]  # type: ignore[list-item]
+    if type(sample) in EXTENDED:
+        known = fields(frames[0])
+        assert (fields(now[0])[: len(known)], now[1:]) == (known, frames[1:])
+    else:
+        assert now == frames
 
 
 def test_its_messages_are_understood() -> None:

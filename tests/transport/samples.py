@@ -99,8 +99,19 @@ _RECORD = LogRecord(7, ClientId(9), 3, 2, (b"one", b""), 2**63)
 
 _USAGE = Usage(DomainName("photos"), 2**40, (AskedFrom("nantes", 2.5), AskedFrom("rennes", 0.1)))
 
-SINCE: list[AnyMessage] = []
-"""Messages with fields added since a release."""
+SINCE: list[AnyMessage] = [
+    Description(
+        *(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, ()),
+        usage=(_USAGE,),
+        core="rust",
+        side_by_side=True,
+    ),
+    Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5, 6, True, 3, 4),
+    Committed(_CALL, _C, ServerId("s1"), 7, 8, 5, True, 4),
+    TakeBack(_CALL, _C, ServerId("s0"), 3, 7),
+    GivenBack(_CALL, _C, ServerId("s1"), 3, 4, (_RECORD,), 8, True),
+]
+"""Messages, and messages with fields, added since a release."""
 
 SAMPLES: list[AnyMessage] = [
     *SINCE,
@@ -157,10 +168,8 @@ SAMPLES: list[AnyMessage] = [
     Trim(_CALL, _C, 7),
     Seal(_CALL, _C),
     Stand(_CALL, _C),
-    Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5, 6, True, 3, 4),
-    Committed(_CALL, _C, ServerId("s1"), 7, 8, 5, True, 4),
-    TakeBack(_CALL, _C, ServerId("s0"), 3, 7),
-    GivenBack(_CALL, _C, ServerId("s1"), 3, 4, (_RECORD,), 8),
+    Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5),
+    Committed(_CALL, _C, ServerId("s1"), 7, 8, 5, True),
     LookRow(_CALL, _C, ClientId(9), 3, _SUCCESSOR),
     Fetch(_CALL, _C, 7, _SUCCESSOR),
     Appended(_CALL, 3, AppendOutcome.DONE, 7, _SUCCESSOR),
