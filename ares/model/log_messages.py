@@ -141,6 +141,18 @@ class Append(OfChain, frozen=True, tag=96):
         return entries_bulk(self.entries)
 
 
+class AwaitAppend(OfChain, frozen=True, tag=109):
+    """A request to the tail: tell the client when its append of this number is committed.
+
+    The answer is :class:`Appended` with DONE, or none: the head answers every append. ``client``
+    and ``secret``: as in the append.
+    """
+
+    client: ClientId
+    number: Number
+    secret: Annotated[bytes, Meta(max_length=SECRET_BYTES)] = b""
+
+
 class ReadLog(OfChain, frozen=True, tag=97):
     """A request for at most ``count`` committed entries from ``first`` on.
 
@@ -432,9 +444,8 @@ class Fetched(Message, frozen=True, tag=119):
 NeighbourMessage = Forward | Committed | TakeBack | GivenBack
 """Messages between neighbours in a chain; each names its sender."""
 
-ChainRequest = (
-    Append | ReadLog | ReadEach | Look | Trim | Seal | Stand | NeighbourMessage | LookRow | Fetch
-)
+ClientRequest = Append | AwaitAppend | ReadLog | ReadEach | Look | Trim | Seal | Stand
+ChainRequest = ClientRequest | NeighbourMessage | LookRow | Fetch
 ChainReply = (
     Appended | LogEntries | EachRead | LookDone | TrimDone | SealDone | Stood | RowFound | Fetched
 )

@@ -34,6 +34,7 @@ from ares.model.identity import (
 from ares.model.log_messages import (
     Append,
     Appended,
+    AwaitAppend,
     ChainReply,
     ChainRequest,
     Committed,
@@ -751,6 +752,7 @@ REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
     Introduce: _of_either(None, Role.READ, changes=True, room=_pointer),
     Finalize: _of_either(Ack, Role.RECONFIGURE, changes=True, room=_pointer),
     Append: _of_logs(Appended, Role.WRITE, changes=True),
+    AwaitAppend: _of_logs(Appended, Role.WRITE),
     ReadLog: _of_logs(LogEntries, Role.READ),
     ReadEach: _of_logs(EachRead, Role.READ),
     Look: _of_logs(LookDone, Role.READ),

@@ -20,7 +20,7 @@ from msgspec import Struct
 from ares.model.configuration import Configuration, Successor
 from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable, Uncertain
 from ares.model.identity import NO_CALL, CallId, ClientId, ServerId
-from ares.model.log_messages import Append, Appended, AppendOutcome
+from ares.model.log_messages import Append, Appended, AppendOutcome, AwaitAppend
 from ares.model.numbers import POSITION_MAX
 from ares.model.quorum import NO_TROUBLES
 from ares.sharedlog.entries import check_batch
@@ -36,6 +36,12 @@ TOGETHER_BYTES_MAX = 64 * 1024
 """Limits of the entries of several callers in one append.
 
 A server reads all entries of an append to show one entry.
+"""
+
+AWAITED_IN_FLIGHT_MAX = 4
+"""Appends in flight up to which the tail is asked to answer, too.
+
+With more in flight the time of a single answer matters less than the work of a second answer.
 """
 
 APPEND_RESEND_S = 0.5
@@ -129,6 +135,7 @@ class Appender:
         self._new_client = new_client
         self._secret = secret
         self._outbox: list[Append] = []
+        self._awaits: list[AwaitAppend] = []
         self._open: Flight | None = None
         self._flights: dict[int, Flight] = {}
         self._pending: deque[Flight] = deque()
@@ -266,6 +273,11 @@ class Appender:
         outbox, self._outbox = self._outbox, []
         return outbox
 
+    def take_awaits(self) -> list[AwaitAppend]:
+        """Return the messages for the tail of the chain, after those of :meth:`take_outbox`."""
+        awaits, self._awaits = self._awaits, []
+        return awaits
+
     def _send_open(self) -> None:
         if self._open is not None:
             self._send(self._open)
@@ -290,6 +302,10 @@ class Appender:
                 self._secret,
             )
         )
+        if self.chain.backend and self.chain.n > 1 and len(self._flights) <= AWAITED_IN_FLIGHT_MAX:
+            self._awaits.append(
+                AwaitAppend(NO_CALL, self.chain.id, self.client, flight.number, self._secret)
+            )
 
     def _lowest(self) -> Flight:
         return next(iter(self._flights.values()))
@@ -304,7 +320,7 @@ class Appender:
                 self._send(flight)
 
     def receive(self, reply: Appended, now: float) -> None:
-        """Take an answer of the head.
+        """Take an answer of the head, or of the tail.
 
         A late answer counts if the answer says that the append is in the log; any other answer
         counts only if the answer is to the last copy.
@@ -396,6 +412,7 @@ class Appender:
     def _give_up(self, why: str, now: float) -> None:
         flights, self._flights, self._bytes, self._open = self._flights, {}, 0, None
         self._outbox.clear()
+        self._awaits.clear()
         self.client = self._new_client()
         for flight in flights.values():
             unsent = partial(Unavailable, 0, 0, {}, f"the append was not sent: {why}")
@@ -418,6 +435,7 @@ class Appender:
         self.chain, self.stalled, self.heard, self._sealed = chain, False, None, False
         self.known = max(self.known, chain.start)
         self._outbox.clear()
+        self._awaits.clear()
         self.send_all_again(now)
         self._begin(now)
 

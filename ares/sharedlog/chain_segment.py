@@ -11,8 +11,15 @@ from msgspec import Struct
 
 from ares.model.configuration import CHAIN_RULE, Configuration, Successor
 from ares.model.errors import StoreDamaged
-from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import LOG_PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
+from ares.model.identity import CallId, ClientId, ServerId
+from ares.model.log_messages import (
+    LOG_PIECE_BYTES,
+    Appended,
+    AppendOutcome,
+    LogRecord,
+    ReadLog,
+    Trim,
+)
 from ares.sharedlog.bound_ids import BoundAppend
 from ares.sharedlog.entries import ClientRows, Entries
 
@@ -33,6 +40,9 @@ WAITING_REQUESTS_MAX = 1000
 
 CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024
 """Limits of waiting conditional appends; more are dropped, and sent again by clients."""
+
+AWAITED_MAX = 1000
+"""Appends awaited at a tail; the oldest is dropped, and answered by the head alone."""
 
 WAITING_BYTES_MORE = 512
 """Most bytes of a waiting append beside the entries, in memory and later in a journal."""
@@ -73,7 +83,8 @@ class ChainSegment:
     node.
 
     The remaining fields hold waiting requests: ``answers``, by the position after an append;
-    appends ``at`` a position; trims; dirty reads with a question to the tail.
+    appends ``at`` a position; trims; dirty reads with a question to the tail; awaited appends that
+    the node does not have, by client and number.
     """
 
     def __init__(self, configuration: Configuration, server: ServerId, entries: Entries) -> None:
@@ -105,6 +116,7 @@ class ChainSegment:
         self.conditional_bytes = 0
         self.trims: list[tuple[Sender, Trim]] = []
         self.asking: list[WaitingRead] = []
+        self._awaited: dict[tuple[ClientId, int], tuple[Sender, CallId]] = {}
         self._answers: dict[int, dict[Sender, Appended]] = {}
         self._ends: list[int] = []
 
@@ -178,6 +190,10 @@ class ChainSegment:
         self.entries.put(record)
         self.rows.take(record)
         self.length = record.end
+        if self._awaited:
+            name = record.client, record.number
+            if (waiting := self._awaited.pop(name, None)) is not None:
+                self.await_commit(record.first, record.end, record.number, *waiting)
 
     def cut(self, end: int) -> None:
         """Drop the records at ``end`` or later; the records below are committed."""
@@ -216,12 +232,22 @@ class ChainSegment:
         conditional, self.conditional, self.conditional_bytes = self.conditional, [], 0
         return conditional
 
-    def await_commit(self, end: int, sender: Sender, answer: Appended) -> None:
-        """Keep ``answer`` until the log is committed up to ``end``."""
+    def await_append(self, client: ClientId, number: int, sender: Sender, call: CallId) -> None:
+        """Answer ``sender`` when the append is committed."""
+        row = self.rows.get(client)
+        if row is not None and (place := row.places.get(number)) is not None:
+            self.await_commit(*place, number, sender, call)
+        elif row is None or number > row.last:
+            self._awaited[client, number] = sender, call
+            if len(self._awaited) > AWAITED_MAX:
+                del self._awaited[next(iter(self._awaited))]
+
+    def await_commit(self, first: int, end: int, number: int, sender: Sender, call: CallId) -> None:
+        """Answer ``sender`` when the log is committed up to ``end``, the end of the append."""
         if end not in self._answers:
             self._answers[end] = {}
             heappush(self._ends, end)
-        self._answers[end][sender] = answer
+        self._answers[end][sender] = Appended(call, number, AppendOutcome.DONE, first, None)
 
     def answers_due(self) -> list[tuple[Sender, Appended]]:
         """Return the answers due now, and remove them."""
@@ -235,5 +261,6 @@ class ChainSegment:
         return [pair for end in sorted(self._answers) for pair in self._answers[end].items()]
 
     def forget_answers(self) -> None:
+        self._awaited.clear()
         self._answers.clear()
         self._ends.clear()

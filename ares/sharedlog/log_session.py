@@ -160,6 +160,8 @@ class LogSession:
             outbox.setdefault(server, []).extend(asked)
         if appends := self.appender.take_outbox():
             outbox.setdefault(chain.server_ids[0], []).extend(appends)
+        if awaits := self.appender.take_awaits():
+            outbox.setdefault(chain.server_ids[-1], []).extend(awaits)
         return outbox
 
     def tick(self, now: float) -> None:

@@ -24,6 +24,7 @@ from ares.model.log_messages import (
     Append,
     Appended,
     AppendOutcome,
+    AwaitAppend,
     Committed,
     Fetch,
     Fetched,
@@ -61,7 +62,7 @@ from ares.model.messages import (
 from ares.model.numbers import POSITION_MAX
 from ares.model.work import Meter
 from ares.reconfig.throttle import Throttle
-from ares.sharedlog.bound_ids import BoundAppend, bound_append
+from ares.sharedlog.bound_ids import BoundAppend, bound_append, bound_id
 from ares.sharedlog.chain_node import ChainNode
 from ares.sharedlog.chain_segment import WAITING_REQUESTS_MAX, ChainSegment, Sender
 from ares.sharedlog.earlier_chains import EarlierLooks, EarlierRow, Fetcher
@@ -92,6 +93,7 @@ class LogNode(ChainNode):
         self.fetcher = Fetcher(self.state, self._send, self._next_call, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             BoundAppend: self.append,
+            AwaitAppend: self.await_append,
             Introduce: self.introduce,
             ReadLog: self.read,
             ReadEach: self.read_each,
@@ -340,7 +342,7 @@ class LogNode(ChainNode):
         record = LogRecord(
             first, client, number, lowest, entries, seal_of(first, client, number, lowest, entries)
         )
-        self._await(segment, sender, request, first, record.end)
+        segment.await_commit(first, record.end, number, sender, request.call)
         self._take_records(segment, (record,))
 
     def _answer_repetition(
@@ -350,16 +352,20 @@ class LogNode(ChainNode):
         if end <= segment.committed:
             self._answer(segment, sender, request, AppendOutcome.DONE, first)
         else:
-            self._await(segment, sender, request, first, end)
+            segment.await_commit(first, end, request.number, sender, request.call)
             if not segment.live:
                 self._answer(segment, sender, request, AppendOutcome.SEALED)
 
-    def _await(
-        self, segment: ChainSegment, sender: Sender, request: Append, first: int, end: int
-    ) -> None:
-        segment.await_commit(
-            end, sender, Appended(request.call, request.number, AppendOutcome.DONE, first, None)
-        )
+    def await_append(self, sender: Sender, request: AwaitAppend) -> None:
+        """Handle a client's wait for an append, at the tail: the first node that knows the commit.
+
+        A sealed node does not answer, nor does the tail of another chain: the head does.
+        """
+        segment = self._segment(request)
+        if segment.is_tail and segment.live:
+            client = bound_id(request.client, request.secret, getattr(sender, "key", ""))
+            segment.await_append(client, request.number, sender, request.call)
+            self._answer_committed(segment)
 
     def _answer(
         self,

@@ -19,9 +19,11 @@ from ares.model.log_messages import (
     FOLLOW_S_MAX,
     RANGE_MAX,
     READ_BYTES_MAX,
+    SECRET_BYTES,
     Append,
     Appended,
     AppendOutcome,
+    AwaitAppend,
     Committed,
     EachRead,
     Fetch,
@@ -156,6 +158,7 @@ row_places = st.lists(st.builds(RowPlace, numbers, places, places), max_size=3).
 
 FIELDS = {
     Append: (ids, words, numbers, numbers, places, entries, st.none() | places),
+    AwaitAppend: (ids, words, numbers, st.binary(max_size=SECRET_BYTES)),
     ReadLog: (
         ids,
         places,
@@ -172,7 +175,7 @@ FIELDS = {
     Forward: (ids, texts, places, records, places, places, st.booleans(), places, places),
     Committed: (ids, texts, places, places, places, st.booleans(), places),
     TakeBack: (ids, texts, places, places),
-    GivenBack: (ids, texts, places, places, records, places),
+    GivenBack: (ids, texts, places, places, records, places, st.booleans()),
     LookRow: (ids, words, places, maybe),
     Fetch: (ids, places, maybe),
     Appended: (numbers, st.sampled_from(AppendOutcome), places, maybe),

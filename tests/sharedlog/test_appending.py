@@ -3,10 +3,17 @@
 import pytest
 
 import ares
+from ares.model.configuration import CHAIN_RULE
 from ares.model.errors import AppendUncertain, PositionTaken, Unavailable
 from ares.model.identity import ClientId
 from ares.model.log_messages import Appended, AppendOutcome
-from ares.sharedlog.appending import APPEND_RESEND_S, TOGETHER_BYTES_MAX, TOGETHER_MAX, Appender
+from ares.sharedlog.appending import (
+    APPEND_RESEND_S,
+    AWAITED_IN_FLIGHT_MAX,
+    TOGETHER_BYTES_MAX,
+    TOGETHER_MAX,
+    Appender,
+)
 
 from .chains import call, chain
 
@@ -214,3 +221,33 @@ def test_bad_input_is_told_at_once(client):
         with pytest.raises(ares.BadInput):
             client.appender.submit(print, 0.0, entries, at, 1.0)
     assert client.sent() == []
+
+
+def test_the_tail_is_asked_for_few_appends_in_flight():
+    client = Client()
+    client.appender.moved(chain(1, rule=CHAIN_RULE), 0.0)
+    for _ in range(AWAITED_IN_FLIGHT_MAX + 2):
+        client.append()
+    awaited = [each.number for each in client.appender.take_awaits()]
+    assert awaited == [*range(1, AWAITED_IN_FLIGHT_MAX + 1)]
+    assert client.appender.take_awaits() == []
+
+
+@pytest.mark.parametrize(
+    "of", [chain(1), chain(1, servers=("s0",), rule=CHAIN_RULE)], ids=["earlier rule", "one server"]
+)
+def test_no_tail_is_asked_that_would_not_understand_or_is_the_head(of):
+    client = Client()
+    client.appender.moved(of, 0.0)
+    client.append()
+    assert client.appender.take_awaits() == []
+
+
+def test_nothing_is_awaited_at_a_tail_left_behind():
+    client = Client()
+    client.appender.moved(chain(1, rule=CHAIN_RULE), 0.0)
+    client.append()
+    after = chain(2, rule=CHAIN_RULE)
+    client.appender.moved(after, 0.0)
+    client.sent()
+    assert [each.configuration for each in client.appender.take_awaits()] == [after.id]

@@ -9,6 +9,7 @@ from ares.model.log_messages import (
     Append,
     Appended,
     AppendOutcome,
+    AwaitAppend,
     Committed,
     Forward,
     GivenBack,
@@ -24,6 +25,7 @@ from ares.model.log_messages import (
     seal_of,
 )
 from ares.model.messages import Introduce, WriteConfig
+from ares.sharedlog.chain_segment import AWAITED_MAX
 from ares.sharedlog.log_facts import RecordsTaken
 from tests.simulation.log_controls import commits_asked_for_while_records_are_lacking
 from tests.simulation.log_rule_controls import (
@@ -472,3 +474,62 @@ def test_a_lost_commit_is_asked_for(wired):
 def test_control_a_head_waits_for_ever_for_the_news_of_a_commit(wired):
     with commits_asked_for_while_records_are_lacking():
         assert answers_after_a_lost_commit(wired) == []
+
+
+# -- the tail answers ------------------------------------------------------------------------------
+
+
+def awaited(number):
+    return AwaitAppend(NO_CALL, C0.id, CLIENT, number)
+
+
+def test_the_tail_tells_the_client_first(wired):
+    wired.hand("s0", append(2, b"1", lowest=2))
+    wired.hand("s2", awaited(2), sync=False)
+    assert outcomes(wired.run(without=("s0",))) == [(AppendOutcome.DONE, 1)]
+    assert positions(wired, "committed") == [1, 2, 2]
+
+
+def test_the_tail_tells_of_an_append_that_comes_later_or_was_committed_before(wired):
+    wired.hand("s2", awaited(2))
+    assert wired.run(without=NAMES) == []
+    wired.hand("s0", append(2, b"1", lowest=2))
+    assert outcomes(wired.run()) == [(AppendOutcome.DONE, 1)] * 2
+    wired.hand("s2", awaited(2))
+    assert outcomes(wired.run()) == [(AppendOutcome.DONE, 1)]
+
+
+@pytest.mark.parametrize("disk", NAMES)
+def test_the_tail_tells_of_no_append_that_a_disk_lacks(wired, disk):
+    wired.hand("s2", awaited(2))
+    wired.hand("s0", append(2, b"1", lowest=2), sync=False)
+    wired.run(sync=False)
+    for name in NAMES:
+        if name != disk:
+            wired.collect(name)
+    assert wired.run(sync=False) == []
+
+
+def test_another_client_learns_nothing_of_an_append(wired):
+    wired.hand("s2", structs.replace(awaited(2), secret=b"another"))
+    wired.hand("s0", append(2, b"1", lowest=2))
+    assert outcomes(wired.run()) == [(AppendOutcome.DONE, 1)]  # from the head
+
+
+def test_only_the_tail_of_a_live_chain_answers(wired):
+    wired.hand("s1", awaited(1))
+    wired.hand("s2", Seal(call(), C0.id))
+    wired.run()
+    wired.hand("s2", awaited(1))
+    assert wired.run() == []
+
+
+def test_awaited_appends_are_bounded(wired):
+    for number in range(2, AWAITED_MAX + 4):
+        wired.hand("s2", awaited(number), sync=False)
+    for number in (2, 3, 4):
+        wired.hand("s0", append(number, lowest=number))
+    answered = [
+        message.number for message in wired.run(without=("s0",)) if isinstance(message, Appended)
+    ]
+    assert answered == [4]

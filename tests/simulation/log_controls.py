@@ -106,7 +106,8 @@ def ends_inside_an_append() -> Any:
                 first + offset, request.client, request.number, request.lowest, (entry,)
             )
             records.append(structs.replace(record, seal=seal_of(*structs.astuple(record)[:5])))
-        self._await(segment, sender, request, first, first + len(request.entries))
+        end = first + len(request.entries)
+        segment.await_commit(first, end, request.number, sender, request.call)
         self._take_records(segment, tuple(records))
 
     return together(

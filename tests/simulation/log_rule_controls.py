@@ -220,6 +220,19 @@ def informed_by_a_node_that_is_not() -> Any:
     return patch.object(ChainNode, "_take_news", careless)
 
 
+def answers_of_the_tail_before_the_commit() -> Any:
+    """Make the tail answer for the records that it has in memory."""
+    take_records = ChainNode._take_records
+
+    def hasty(self: ChainNode, segment: ChainSegment, records: Any) -> None:
+        take_records(self, segment, records)
+        if segment.is_tail:
+            for sender, answer in segment.answers_pending():
+                self._send(sender, answer)
+
+    return patch.object(ChainNode, "_take_records", hasty)
+
+
 RULE_BY_HAND = (
     bounds_of_a_tail_that_is_not_informed,
     earlier_lives_not_shut_out,
@@ -243,6 +256,7 @@ RULE_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     going_on_without_taking_back: 7,
     taking_back_without_rows: 7,
     the_length_of_the_tail_counted_as_committed: 93,
+    answers_of_the_tail_before_the_commit: 4,
 }
 """Remaining controls, each with the first seed known to notice the control."""
 

@@ -14,6 +14,7 @@ from ares.model.log_messages import (
     Append,
     Appended,
     AppendOutcome,
+    AwaitAppend,
     Committed,
     EachRead,
     Fetch,
@@ -108,6 +109,7 @@ SINCE: list[AnyMessage] = [
     ),
     Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5, 6, True, 3, 4),
     Committed(_CALL, _C, ServerId("s1"), 7, 8, 5, True, 4),
+    AwaitAppend(_CALL, _C, ClientId(9), 3, b"secret"),
     TakeBack(_CALL, _C, ServerId("s0"), 3, 7),
     GivenBack(_CALL, _C, ServerId("s1"), 3, 4, (_RECORD,), 8, True),
 ]

@@ -24,6 +24,7 @@ from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DomainName, ServerId
 from ares.model.log_messages import (
     Append,
+    AwaitAppend,
     Fetch,
     Look,
     LookRow,
@@ -95,7 +96,7 @@ _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
 """Requests about a single configuration, without need of a successor."""
 
 _ABOUT_LOGS = (
-    *(Append, ReadLog, ReadEach, Look, Trim, Stand, LookRow, Fetch),
+    *(Append, AwaitAppend, ReadLog, ReadEach, Look, Trim, Stand, LookRow, Fetch),
     *get_args(NeighbourMessage),
 )
 """Requests about a chain, without need of a successor; without Seal, which ends operations on the

@@ -8,7 +8,14 @@ from msgspec import structs
 from ares.model.codec import decode
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId
-from ares.model.log_messages import Append, Appended, AppendOutcome, LogRecord, SealDone
+from ares.model.log_messages import (
+    Append,
+    Appended,
+    AppendOutcome,
+    AwaitAppend,
+    LogRecord,
+    SealDone,
+)
 from ares.model.messages import AnyMessage, Describe, Description
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
 from ares.sharedlog.chain_segment import ChainSegment
@@ -84,6 +91,8 @@ class LogServer:
                 earlier = self._world.now < self._run.plan.upgraded_at
                 append = unbound(message) if earlier else message
                 self.node.handle(self._client(sender), append, self._world.now)
+            elif isinstance(message, AwaitAppend):
+                self.node.handle(self._client(sender), message, self._world.now)
             else:
                 self.node.handle(sender, message, self._world.now)
         self._put_out()
