@@ -73,7 +73,7 @@ class ChainNode(ABC):
     def _send(self, to: Sender, message: AnyMessage, after: int = 0) -> None:
         """Send ``message`` when the first ``after`` facts are durable.
 
-        The facts shown by the message are either durable or among the first ``after`` facts.
+        The facts promised by the message are either durable or among the first ``after`` facts.
         """
         self._meter.spent += message.bulk
         if after > self._stored:

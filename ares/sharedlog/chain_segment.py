@@ -236,7 +236,8 @@ class ChainSegment:
         """Answer ``sender`` when the append is committed."""
         row = self.rows.get(client)
         if row is not None and (place := row.places.get(number)) is not None:
-            self.await_commit(*place, number, sender, call)
+            if len(self._ends) < AWAITED_MAX or place[1] <= self.committed:
+                self.await_commit(*place, number, sender, call)
         elif row is None or number > row.last:
             self._awaited[client, number] = sender, call
             if len(self._awaited) > AWAITED_MAX:

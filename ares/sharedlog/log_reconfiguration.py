@@ -181,15 +181,9 @@ class LogReconfiguration:
         if not heard:
             raise ConsensusUnavailable(f"{why}, so the log was not sealed")
         roster = wished.at(NO_DOMAIN, 0)
-        answers = yield Gather(
-            roster,
-            Describe,
-            "are you up",
-            needed=roster.n,
-            give_up_s=PREPARE_S,
-            arguments=(True,),
-            reply=Description,
-        )
+        answers = yield from self._described(roster, roster.n)
+        last = self.view.sequence.last_known.at(NO_DOMAIN, 0)
+        answers = (yield from self._described(last, last.quorum_size)) | answers
         early = [
             f"{server} (release {found.version})"
             for server, found in answers.items()
@@ -198,8 +192,8 @@ class LogReconfiguration:
         if early:
             raise ConfigurationRefused(
                 f"{', '.join(early)}: a release before 0.3.0 does not understand chains that "
-                "commit side by side; upgrade all servers and clients first; the log was not "
-                "sealed, and the chain stays as it is"
+                "commit side by side; upgrade all servers, members of consensus and clients "
+                "first; the log was not sealed, and the chain stays as it is"
             )
         wrong = [
             server.id
@@ -211,6 +205,22 @@ class LogReconfiguration:
                 f"{', '.join(wrong)}: another identity, or no room; the log was not sealed, and "
                 "the chain stays as it is"
             )
+
+    def _described(
+        self, roster: Configuration, needed: int
+    ) -> Operation[dict[ServerId, Description]]:
+        """Return the descriptions of at least ``needed`` servers."""
+        return (  # type: ignore[no-any-return]
+            yield Gather(
+                roster,
+                Describe,
+                "are you up",
+                needed=needed,
+                give_up_s=PREPARE_S,
+                arguments=(True,),
+                reply=Description,
+            )
+        )
 
     def _decide(self, wished: Configuration) -> Operation[Configuration]:
         """Seal the last chain, and return the decided next chain.

@@ -4,8 +4,9 @@ Messages come in; facts to be stored and messages that may leave come out. The s
 to ``handle`` and time to ``tick``, and takes both outputs with ``take``. The shell stores the facts
 in their order; when the first n facts ever given are durable, the shell calls ``stored(n)``.
 Messages given by ``take`` may leave at once: the facts that a message promises or shows are durable
-before the node gives the message out. In this way many messages share a commit. After a restart the
-stored facts go to ``restore``.
+before the node gives the message out, except for the records in forwards and in records given back,
+and the length in reports to the node before. In this way many messages share a commit. After a
+restart the stored facts go to ``restore``.
 """
 
 from collections.abc import Callable, Iterable
@@ -495,8 +496,11 @@ class LogNode(ChainNode):
         self._point_known()
 
     def _answer_sealed(self, segment: ChainSegment) -> None:
-        """Tell the clients of waiting appends to send again, to the next chain."""
-        for sender, answer in segment.answers_pending():
+        """Tell the clients of waiting appends to send again, to the next chain.
+
+        The tail is silent: the head answers every append.
+        """
+        for sender, answer in segment.answers_pending() if segment.is_head else ():
             sealed = Appended(
                 answer.call, answer.number, AppendOutcome.SEALED, 0, segment.successor
             )

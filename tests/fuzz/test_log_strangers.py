@@ -19,6 +19,7 @@ from ares.model.configuration import Server as Member
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
 from ares.model.log_messages import (
     Append,
+    AwaitAppend,
     Committed,
     Fetch,
     Forward,
@@ -380,6 +381,7 @@ async def _refused_a_reader(settings: Settings, secret: SecretKey) -> None:
                 Committed(CallId(3), log.id, server.id, 0, 0, 0),
                 TakeBack(CallId(10), log.id, server.id, 1, 0),
                 GivenBack(CallId(11), log.id, server.id, 1, 1, (), 0),
+                AwaitAppend(CallId(12), log.id, ClientId(1), 1),
                 Append(CallId(4), log.id, ClientId(1), 1, 1, 0, (b"x",)),
                 Trim(CallId(5), log.id, 1),
                 Seal(CallId(6), log.id),

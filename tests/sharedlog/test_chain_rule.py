@@ -533,3 +533,11 @@ def test_awaited_appends_are_bounded(wired):
         message.number for message in wired.run(without=("s0",)) if isinstance(message, Appended)
     ]
     assert answered == [4]
+
+
+def test_the_tail_tells_nobody_that_it_is_sealed(wired):
+    wired.hand("s2", awaited(2))
+    wired.hand("s0", append(2, b"1", lowest=2), sync=False)
+    wired.run(sync=False)
+    wired.hand("s2", Seal(call(), C0.id))
+    assert outcomes(wired.run(without=("s0", "s1"))) == []

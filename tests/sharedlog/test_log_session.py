@@ -119,11 +119,12 @@ def test_a_log_is_not_sealed_when_a_server_of_the_new_chain_is_down(log):
     assert log.nodes.nodes["s0"].state.segments[C0.id].live
 
 
-def test_a_log_is_not_sealed_for_a_server_of_an_earlier_release(log):
+@pytest.mark.parametrize("early", ["s4", "s1"], ids=["of the next chain", "of the last chain"])
+def test_a_log_is_not_sealed_for_a_server_of_an_earlier_release(log, early):
     log.append(b"a")
-    log.early = ("s4",)
+    log.early = (early,)
     wished = chain(servers=("s3", "s4", "s5"))
-    with pytest.raises(ares.ConfigurationRefused, match=r"^s4 \(release 1\.0\): .*upgrade"):
+    with pytest.raises(ares.ConfigurationRefused, match=rf"^{early} \(release 1\.0\): .*upgrade"):
         log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0)
     assert log.nodes.nodes["s0"].state.segments[C0.id].live
 

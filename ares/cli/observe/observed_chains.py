@@ -103,6 +103,7 @@ class ObservedChains(Struct, frozen=True):
             "next": self.upcoming,
             "sealed": list(self.sealed),
             "returning": list(self.returning),
+            "rule": self.chain.backend or "earlier",
             "fetched": self.fetched,
             "must_stay_up": list(self.needed),
         }
@@ -138,5 +139,5 @@ def chains_seen(
         id for chain in active[:-1] for id in chain.server_ids if id not in last.server_ids
     )
     upcoming = max([last.start, *(part.committed for part in parts.values())])
-    returning = tuple(id for id in last.server_ids if id in parts and parts[id].returning)
+    returning = tuple(id for id in last.server_ids[:-1] if id in parts and parts[id].returning)
     return ObservedChains(last, trimmed, upcoming, tuple(sealed), fetched, tuple(needed), returning)

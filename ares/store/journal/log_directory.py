@@ -52,7 +52,8 @@ class LogDirectories:
     def begin_life(self) -> int:
         """Count a start in the name of a file: a full disk has no room for a content."""
         try:
-            known = [int(path.suffix[1:]) for path in self._list.parent.glob(f"{LIFE_NAME}.[0-9]*")]
+            found = self._list.parent.glob(f"{LIFE_NAME}.[0-9]*")
+            known = [int(path.suffix[1:]) for path in found if path.suffix[1:].isdecimal()]
             life = max(known, default=0) + 1
             path = self._list.with_name(f"{LIFE_NAME}.{life}")
             if known:

@@ -388,6 +388,13 @@ class LogWatch:
     def restarted(self, server: LogServer) -> None:
         """Forget unsynced facts: no client was told of them."""
         for id, segment in server.node.state.segments.items():
+            seen = self._seen.get((server.name, id))
+            known = segment.successor is not None or segment.collected
+            if seen is not None and not known and segment.durable < seen.durable:
+                raise PromiseBroken(
+                    f"{server.name} came back with {segment.durable} durable positions in place of "
+                    f"{seen.durable}"
+                )
             self._seen[server.name, id] = SegmentSeen.of(segment)
             if segment.live and self._sealed.get((server.name, id)):
                 raise PromiseBroken(
