@@ -492,7 +492,7 @@ class ChainReport(Struct, frozen=True, array_like=True):
     The chain ends at ``length``, and is committed up to ``committed``, by the server's knowledge.
     ``sealed``: the chain takes no appends. Of the whole log: entries below ``trimmed`` are gone;
     entries below ``fetched`` are here. ``returning``: the server restarted, and waits for the next
-    server of the chain to give back what the crash lost.
+    server of the chain to give back lost records.
     """
 
     sealed: bool

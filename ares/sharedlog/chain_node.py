@@ -266,7 +266,7 @@ class ChainNode(ABC):
         self._confirm_trim(segment, request.trimmed)
 
     def _confirm(self, segment: ChainSegment, request: Committed) -> None:
-        """Take the position of the next node, and send what that node lacks."""
+        """Take the position of the next node, and send the records that the node lacks."""
         present = min(request.length, segment.length)
         if request.life > segment.life_after:  # records sent to an earlier life may be forgotten
             segment.life_after = request.life
@@ -294,7 +294,7 @@ class ChainNode(ABC):
                 self._report(segment)
 
     def _tick_chain(self, segment: ChainSegment) -> None:
-        """Repeat what the neighbours have not confirmed."""
+        """Repeat the messages that the neighbours have not confirmed."""
         if not segment.live:
             return
         if not segment.is_tail and self.now >= segment.resend_at:

@@ -132,7 +132,7 @@ class ChainSegment:
 
     @property
     def reached(self) -> int:
-        """Return the end of the records durable here and, by what was told, at all nodes before.
+        """Return the end of the records durable here and, by the news told, at all nodes before.
 
         The tail commits up to this position.
         """

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ares.cli.observe.domain_survey import survey
 from ares.cli.observe.observed_chains import chains_seen
 from ares.metrics import DISK_S_BUCKETS, Histogram
-from ares.model.configuration import Configuration, Server
+from ares.model.configuration import CHAIN_RULE, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ServerId
 from ares.model.log_messages import Append, Seal
@@ -106,14 +106,22 @@ async def test_servers_of_earlier_releases_say_nothing_of_chains(cluster):
     assert chains_seen([cluster.initial], {}) is None
 
 
-def test_a_chain_with_the_earlier_rule_and_a_returning_server_say_so():
+@pytest.mark.parametrize("returning", ["s0", "s1"])
+def test_a_returning_server_names_the_next_server(returning):
+    of = chain(rule=CHAIN_RULE)
     part = ChainReport(False, 3, 2, 0, 0, returning=True)
-    report = ConfigurationReport(C0, 0, 0, False, None, chain=part)
-    seen = chains_seen([C0], {"s1": [report]})
-    assert seen.as_data()["returning"] == ["s1"]
-    _, returning, rule = seen.lines()
-    assert "s1 restarted, and waits for s2 to give back" in returning
-    assert "reconfig" in rule
+    report = ConfigurationReport(of, 0, 0, False, None, chain=part)
+    seen = chains_seen([of], {returning: [report], "s2": [report]})  # a tail never returns
+    assert (seen.as_data()["returning"], seen.as_data()["rule"]) == ([returning], CHAIN_RULE)
+    _, line = seen.lines()
+    following = {"s0": "s1", "s1": "s2"}[returning]
+    assert f"{returning} restarted, and waits for {following} to give back" in line
+
+
+def test_a_chain_with_the_earlier_rule_says_so():
+    seen = chains_seen([C0], {})
+    assert seen.as_data()["rule"] == "earlier"
+    assert "reconfig" in seen.lines()[-1]
 
 
 C0 = chain()

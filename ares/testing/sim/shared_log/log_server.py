@@ -184,6 +184,11 @@ class SegmentSeen(NamedTuple):
         )
 
 
+def _is_cut(copy: ChainSegment) -> bool:
+    """Return whether the node knows the successor: it may have cut its copy."""
+    return copy.successor is not None or copy.collected
+
+
 class LogWatch:
     """The invariants of every node at every step.
 
@@ -192,7 +197,8 @@ class LogWatch:
     - Any two copies of a chain agree as far as both reach, below its end.
     - Every node holds a prefix of the records of the previous node, unless one of the two has not
       taken back its records. With these records the sentence holds for all nodes.
-    - A node knows nothing as committed that is not durable there, and what is durable stays.
+    - The committed position of a node is durable at the node, and durable records stay, also in a
+      restart.
     - A record known as committed is durable at every node, and keeps its place for ever, over all
       chains.
     - An informed node has reached all that the tail ever knew as committed.
@@ -255,14 +261,9 @@ class LogWatch:
                 )
 
     def _copies(self, segment: ChainSegment) -> list[ChainSegment | None]:
-        """Return the copies of a chain, head first; None for a node that does not know the chain.
-
-        The list is empty if a node knows the successor: the node may have cut its copy.
-        """
+        """Return the copies of a chain, head first; None for a node without the chain."""
         id = segment.configuration.id
-        copies = [self._server_of(name).node.state.segments.get(id) for name in segment.servers]
-        known = [copy for copy in copies if copy is not None]
-        return [] if any(copy.successor is not None or copy.collected for copy in known) else copies
+        return [self._server_of(name).node.state.segments.get(id) for name in segment.servers]
 
     def _look_at_numbers(
         self, server: LogServer, segment: ChainSegment, seen: "SegmentSeen"
@@ -281,7 +282,7 @@ class LogWatch:
         if segment.is_tail:
             told = self._told[segment.configuration.id] = max(told, segment.committed)
         for copy in self._copies(segment):
-            if copy is not None and copy.informed and copy.reached < told:
+            if copy is not None and copy.informed and not _is_cut(copy) and copy.reached < told:
                 raise PromiseBroken(
                     f"the node at place {copy.place} is informed, and has reached {copy.reached}; "
                     f"the tail committed {told}"
@@ -291,10 +292,13 @@ class LogWatch:
         """Check that every node has a prefix of the copy of the node before.
 
         A node that has not taken back its records counts with the records of the node behind, if
-        these are more.
+        these are more. A node that knows the successor is compared with no other.
         """
         behind = segment.start
         for copy in reversed(self._copies(segment)):
+            if copy is not None and _is_cut(copy):
+                behind = segment.start
+                continue
             length = segment.start if copy is None else copy.length
             if copy is not None and not copy.took_back:
                 length = max(length, behind)
@@ -305,6 +309,8 @@ class LogWatch:
                 )
             behind = length
         for before in self._copies(segment)[segment.place - 1 : segment.place]:
+            if before is not None and _is_cut(before):
+                continue
             forwarded = segment.length if before is None or segment.side_by_side else before.durable
             if segment.length > forwarded:
                 raise PromiseBroken(
