@@ -260,7 +260,7 @@ class ChainNode(ABC):
         segment = self._segment(request)
         if segment.is_tail or sender != segment.after:
             return
-        if segment.live and request.life >= segment.life_after:
+        if segment.live and (not segment.side_by_side or request.life >= segment.life_after):
             self._confirm(segment, request)
         self._commit(segment, request.committed)
         self._confirm_trim(segment, request.trimmed)
@@ -268,7 +268,8 @@ class ChainNode(ABC):
     def _confirm(self, segment: ChainSegment, request: Committed) -> None:
         """Take the position of the next node, and send the records that the node lacks."""
         present = min(request.length, segment.length)
-        if request.life > segment.life_after:  # records sent to an earlier life may be forgotten
+        if segment.side_by_side and request.life > segment.life_after:
+            # records sent to an earlier life may be forgotten
             segment.life_after = request.life
             self._begin_after(segment, present)
         segment.confirmed, segment.probing = max(present, request.committed), False

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ares.engine.effects import Announce, Gather, Operation, Pause, Report
 from ares.engine.phases import RECONFIGURE, phase
-from ares.model.configuration import Configuration, Status, latest
+from ares.model.configuration import CHAIN_RULE, Configuration, Status, latest
 from ares.model.errors import (
     ConfigurationRefused,
     ConsensusUnavailable,
@@ -79,7 +79,7 @@ class LogReconfiguration:
         target = view.sequence.last_known
         if target == view.sequence.last_finalized:
             target = yield from self._replace(wished)
-        while target.servers != wished.servers:
+        while (target.servers, target.backend) != (wished.servers, CHAIN_RULE):
             target = yield from self._replace(wished)
         try:
             yield from self.finish_move(target)

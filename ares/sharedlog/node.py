@@ -366,7 +366,8 @@ class LogNode(ChainNode):
         if segment.is_tail and segment.live:
             client = bound_id(request.client, request.secret, getattr(sender, "key", ""))
             segment.await_append(client, request.number, sender, request.call)
-            self._answer_committed(segment)
+            for to, answer in segment.answers_due():
+                self._send(to, answer)
 
     def _answer(
         self,

@@ -541,3 +541,15 @@ def test_the_tail_tells_nobody_that_it_is_sealed(wired):
     wired.run(sync=False)
     wired.hand("s2", Seal(call(), C0.id))
     assert outcomes(wired.run(without=("s0", "s1"))) == []
+
+
+def test_a_next_node_of_an_earlier_release_gets_missing_records_again():
+    """Such a node tells of no life, and its chain has the earlier rule."""
+    of, nodes = chain(), Wired()
+    for name in NAMES:
+        nodes.hand(name, Introduce(NO_CALL, of))
+    nodes.hand("s0", Append(call(1), of.id, CLIENT, 1, 1, 0, (b"x",)))
+    nodes.run()
+    nodes.hand("s0", Committed(NO_CALL, of.id, "s1", 0, 0, 0, True), "s1")
+    ((_, to, again),) = nodes.sent
+    assert (to, again.first, len(again.records)) == ("s1", 0, 1)
