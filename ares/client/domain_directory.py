@@ -42,7 +42,7 @@ from ares.reconfig.locating import LOCATE_S, locate
 from ares.reconfig.reconfigure import agree
 from ares.reconfig.view import Switches, View
 from ares.registers.survey import describe_servers
-from ares.sharedlog.log_reconfiguration import check_chain
+from ares.sharedlog.log_reconfiguration import check_chain, refuse_early_servers
 from ares.sharedlog.log_session import LogSession
 from ares.tracing.tracer import Tracer
 
@@ -319,6 +319,8 @@ class DomainDirectory(ObjectStore):
             raise ConfigurationRefused(
                 f"{subject}; a new configuration begins with servers that run. Nothing was changed"
             )
+        if resolved.dap == "chain":
+            refuse_early_servers(described, "nothing was changed")
         servers = tuple(
             msgspec.structs.replace(server, identity=described[server.id].identity)
             for server in resolved.servers

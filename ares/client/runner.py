@@ -397,10 +397,10 @@ class Runner:
                 decided = await self._consensus.propose(what.configuration, self._client, timeout_s)
                 self.session.resume(task, decided, monotonic())
             else:
-                await self._consensus.tell_finalized(
+                known = await self._consensus.tell_finalized(
                     what.configuration, min(timeout_s, HINT_TIMEOUT_S)
                 )
-                self.session.resume(task, True, monotonic())
+                self.session.resume(task, known or not what.must, monotonic())
         except AresError as error:
             if (
                 isinstance(what, Announce)

@@ -49,7 +49,7 @@ class CertifiedConsensus:
         hint = await self._consensus.hint(domain, timeout_s)
         return hint if hint is not None and self._verifier(hint) else None
 
-    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> bool:
         """Keep a hint as in the port.
 
         Raises :class:`ConfigurationRefused`, too, for a configuration without a certificate.
@@ -59,7 +59,7 @@ class CertifiedConsensus:
                 "only a configuration decided here, with the certificate of its decision, can be "
                 "finalized; nothing was kept"
             )
-        await self._consensus.tell_finalized(configuration, timeout_s)
+        return await self._consensus.tell_finalized(configuration, timeout_s)
 
     @property
     def troubles(self) -> Mapping[ServerId, str]:

@@ -317,7 +317,7 @@ class EtcdConsensus:
         _check_place(key, kept.content, domain, kept.index)
         return kept.content
 
-    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> bool:
         """Keep a hint as in the port.
 
         The transaction replaces only the revision which was seen to be older.
@@ -331,7 +331,8 @@ class EtcdConsensus:
         ).succeeded:
             kept, revision = _found(answer)
             if _read(key, kept, Finalized[Configuration]).index >= configuration.index:
-                return
+                break
+        return True
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
         """Return a description for each answering endpoint, named by its address.

@@ -36,9 +36,10 @@ class LocalConsensus:
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         return self._table.hint(domain)
 
-    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> bool:
         require_place(configuration)
         self._table.tell_finalized(configuration.domain, configuration.index, configuration)
+        return True
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
         return [ConsensusDescription(NO_CALL, _MEMBER, _MEMBER, 0, self._table.count, 1, 1)]

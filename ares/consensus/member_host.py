@@ -211,8 +211,8 @@ class ConsensusHost:
                     call=call,
                 )
             case TellFinalized(call, configuration):
-                await self._consensus.tell_finalized(configuration, DECISION_PATIENCE_S)
-                return Hint(call, configuration)
+                known = await self._consensus.tell_finalized(configuration, DECISION_PATIENCE_S)
+                return Hint(call, configuration, known)
             case GetHint(call, domain):
                 return Hint(call, await self._consensus.hint(domain, DECISION_PATIENCE_S))
             case DescribeConsensus(call):

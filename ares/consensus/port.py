@@ -29,8 +29,11 @@ class Consensus(Protocol):
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         """Return the last configuration reported as finalized. Never needed for safety."""
 
-    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
-        """Keep ``configuration`` as its domain's hint, unless a later hint is kept already."""
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> bool:
+        """Keep ``configuration`` as its domain's hint, unless a later hint is kept already.
+
+        Return whether the answering member understands chains that commit side by side.
+        """
 
     @property
     def troubles(self) -> Mapping[ServerId, str]:

@@ -79,10 +79,11 @@ class RemoteConsensus:
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         return (await self._ask(GetHint(next(self._calls), domain), Hint, timeout_s)).configuration
 
-    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> bool:
         """Keep a hint as in the port. Raises :class:`ares.ConfigurationRefused`, too."""
         require_place(configuration)
-        await self._ask(TellFinalized(next(self._calls), configuration), Hint, timeout_s)
+        told = TellFinalized(next(self._calls), configuration)
+        return (await self._ask(told, Hint, timeout_s)).side_by_side
 
     @property
     def troubles(self) -> Mapping[ServerId, str]:

@@ -74,7 +74,7 @@ class Announce(Struct, frozen=True):
     """A report to the consensus service: ``configuration`` is finalized (a hint).
 
     Continues with True if the service heard. ``must``: throw the known reason of a failure into the
-    operation.
+    operation, and continue with True if the service understands chains that commit side by side.
     """
 
     configuration: Configuration

@@ -398,6 +398,23 @@ class Stood(Message, frozen=True, tag=117):
     successor: Successor | None
 
 
+class ChainReport(Struct, frozen=True, array_like=True):
+    """A server's state of a chain.
+
+    The chain ends at ``length``, and is committed up to ``committed``, by the server's knowledge.
+    ``sealed``: the chain takes no appends. Of the whole log: entries below ``trimmed`` are gone;
+    entries below ``fetched`` are here. ``returning``: the server restarted, and waits for the next
+    server of the chain to give back lost records.
+    """
+
+    sealed: bool
+    length: Position
+    committed: Position
+    trimmed: Position
+    fetched: Position
+    returning: bool = False
+
+
 class RowPlace(Struct, frozen=True, array_like=True, gc=False):
     """The positions of a client's append."""
 

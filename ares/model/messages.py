@@ -36,6 +36,7 @@ from ares.model.log_messages import (
     Appended,
     AwaitAppend,
     ChainReply,
+    ChainReport,
     ChainRequest,
     Committed,
     EachRead,
@@ -64,7 +65,7 @@ from ares.model.message import NeededRoom as NeededRoom
 from ares.model.message import RequestKind, Spent, Trace
 from ares.model.message import Role as Role
 from ares.model.message import ShownState as ShownState
-from ares.model.numbers import POSITION_MAX, Count, Position, Rate, Seconds
+from ares.model.numbers import POSITION_MAX, Count, Rate, Seconds
 from ares.model.tag import Tag
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
 
@@ -328,10 +329,12 @@ class GetHint(Message, frozen=True, tag=66):
 class Hint(Message, frozen=True, tag=67):
     """The last configuration of the domain reported as finalized to the service.
 
-    Never needed for safety.
+    Never needed for safety. ``side_by_side``: in the answer to :class:`TellFinalized`, the member
+    understands chains that commit side by side; False from a release without this field.
     """
 
     configuration: Configuration | None
+    side_by_side: bool = False
 
 
 class TellFinalized(Message, frozen=True, tag=68):
@@ -484,23 +487,6 @@ class Refused(Message, frozen=True, tag=36):
 
     reason: Reason
     detail: str
-
-
-class ChainReport(Struct, frozen=True, array_like=True):
-    """A server's state of a chain.
-
-    The chain ends at ``length``, and is committed up to ``committed``, by the server's knowledge.
-    ``sealed``: the chain takes no appends. Of the whole log: entries below ``trimmed`` are gone;
-    entries below ``fetched`` are here. ``returning``: the server restarted, and waits for the next
-    server of the chain to give back lost records.
-    """
-
-    sealed: bool
-    length: Position
-    committed: Position
-    trimmed: Position
-    fetched: Position
-    returning: bool = False
 
 
 class ConfigurationReport(Struct, frozen=True, array_like=True):

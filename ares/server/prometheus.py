@@ -165,6 +165,11 @@ def _of_logs(logs: LogTotals) -> Iterator[Metric]:
         logs.sealed,
     )
     yield Gauge(
+        "ares_returning_logs",
+        "Logs of which the restarted server takes entries back from the next server.",
+        logs.returning,
+    )
+    yield Gauge(
         "ares_fetching_logs",
         "Logs whose older entries the server fetches from other servers.",
         logs.fetching,

@@ -49,6 +49,9 @@ APPEND_RESEND_S_MAX = 4.0
 APPEND_CALLS = 1 << 48
 """Lower bound of the calls of appends; the calls of other requests stay below."""
 
+AWAIT_CALLS = 1 << 52
+"""Lower bound of the calls of messages to the tail: this number and the call of the append."""
+
 CHAIN_SEALED = (
     "its chain is sealed and the next chain is not decided yet (reconfigure the log, to the same "
     "servers if need be)"
@@ -303,8 +306,9 @@ class Appender:
             )
         )
         if self.chain.backend and self.chain.n > 1 and len(self._flights) <= AWAITED_IN_FLIGHT_MAX:
+            call = CallId(AWAIT_CALLS + flight.call)
             self._awaits.append(
-                AwaitAppend(NO_CALL, self.chain.id, self.client, flight.number, self._secret)
+                AwaitAppend(call, self.chain.id, self.client, flight.number, self._secret)
             )
 
     def _lowest(self) -> Flight:

@@ -3,7 +3,7 @@
 See docs/log.md, Reconfiguration.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -39,6 +39,12 @@ FULL_DISK = (
     "its disk is full, and entries have to pass it: give it space, or `ares-cli reconfig` without "
     "it"
 )
+
+EARLY_RELEASE = (
+    "a release before 0.3.0 does not understand chains that commit side by side; upgrade all "
+    "servers, members of consensus and clients first"
+)
+UNSEALED = "the log was not sealed, and the chain stays as it is"
 
 STAND_AGAIN_S = 0.1
 PREPARE_S = 3.0
@@ -168,33 +174,22 @@ class LogReconfiguration:
         return target
 
     def _prepare(self, wished: Configuration) -> Operation[None]:
-        """Check that consensus and every server of the new chain answer.
+        """Check that consensus and every server of the new chain answer, and know the rule.
 
-        The check comes first because a seal cannot be undone.
+        The servers of the last chain must know the rule, too, as far as they answer. The check
+        comes first because a seal cannot be undone.
         """
         yield Report(Progress("prepare"))
-        why = "it does not answer"
         try:
-            heard: bool = yield Announce(self.view.sequence.last_finalized, must=True)
+            known: bool = yield Announce(self.view.sequence.last_finalized, must=True)
         except ConsensusUnavailable as error:
-            heard, why = False, error.why
-        if not heard:
-            raise ConsensusUnavailable(f"{why}, so the log was not sealed")
-        roster = wished.at(NO_DOMAIN, 0)
-        answers = yield from self._described(roster, roster.n)
-        last = self.view.sequence.last_known.at(NO_DOMAIN, 0)
-        answers = (yield from self._described(last, last.quorum_size)) | answers
-        early = [
-            f"{server} (release {found.version})"
-            for server, found in answers.items()
-            if not found.side_by_side
-        ]
-        if early:
-            raise ConfigurationRefused(
-                f"{', '.join(early)}: a release before 0.3.0 does not understand chains that "
-                "commit side by side; upgrade all servers, members of consensus and clients "
-                "first; the log was not sealed, and the chain stays as it is"
-            )
+            raise ConsensusUnavailable(f"{error.why}, so the log was not sealed") from error
+        if not known:
+            raise ConfigurationRefused(f"a member of consensus: {EARLY_RELEASE}; {UNSEALED}")
+        last = self.view.sequence.last_known
+        answers = yield from self._described(last, last.quorum_size)
+        answers |= yield from self._described(wished, wished.n)
+        refuse_early_servers(answers, UNSEALED)
         wrong = [
             server.id
             for server in wished.servers
@@ -202,20 +197,19 @@ class LogReconfiguration:
         ]
         if wrong:
             raise ConfigurationRefused(
-                f"{', '.join(wrong)}: another identity, or no room; the log was not sealed, and "
-                "the chain stays as it is"
+                f"{', '.join(wrong)}: another identity, or no room; {UNSEALED}"
             )
 
-    def _described(
-        self, roster: Configuration, needed: int
-    ) -> Operation[dict[ServerId, Description]]:
-        """Return the descriptions of at least ``needed`` servers."""
+    def _described(self, chain: Configuration, needed: int) -> Operation[dict[ServerId, Any]]:
+        """Return the descriptions of the chain's servers: ``needed``, and more that answer soon."""
         return (  # type: ignore[no-any-return]
             yield Gather(
-                roster,
+                chain.at(NO_DOMAIN, 0),
                 Describe,
                 "are you up",
                 needed=needed,
+                settled=lambda answers: len(answers) == chain.n,
+                patience_s=lambda *_: INSPECT_PATIENCE_S,
                 give_up_s=PREPARE_S,
                 arguments=(True,),
                 reply=Description,
@@ -312,6 +306,20 @@ def check_chain(configuration: Configuration) -> None:
             f"{configuration.describe()}: the configurations of a log are chains; nothing was "
             "changed"
         )
+
+
+def refuse_early_servers(described: Mapping[ServerId, Description], unchanged: str) -> None:
+    """Raise :class:`ConfigurationRefused` if a server cannot read chains of this release.
+
+    ``unchanged``: the part of the error after the advice.
+    """
+    early = [
+        f"{server} (release {found.version})"
+        for server, found in described.items()
+        if not found.side_by_side
+    ]
+    if early:
+        raise ConfigurationRefused(f"{', '.join(early)}: {EARLY_RELEASE}; {unchanged}")
 
 
 def _is_full(description: Description) -> bool:

@@ -19,7 +19,7 @@ from ares.model.log_messages import Appended, EachRead, LogEntries
 from ares.model.messages import AnyMessage, Introduce, Reason, Refused
 from ares.reconfig.traversal import find_next_config, read_config
 from ares.reconfig.view import Switches, View
-from ares.sharedlog.appending import APPEND_CALLS, Appender, Done
+from ares.sharedlog.appending import APPEND_CALLS, AWAIT_CALLS, Appender, Done
 from ares.sharedlog.log_operations import LogOperations
 from ares.sharedlog.log_reconfiguration import LogReconfiguration
 from ares.sharedlog.quick_reads import READ_CALLS, QuickReads
@@ -123,6 +123,8 @@ class LogSession:
 
     def _refused(self, server: ServerId, refusal: Refused, now: float) -> None:
         """Handle the refusal of an append or of a quick read."""
+        if refusal.call >= AWAIT_CALLS:  # the head answers every append
+            return
         if refusal.call < APPEND_CALLS:
             self.reads.refused(refusal.call, now)
             return

@@ -22,8 +22,14 @@ from ares.model.configuration import (
 )
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
-from ares.model.log_messages import ANSWER_BYTES_MAX, LogEntries, LogRecord, ReadLog
-from ares.model.messages import EARLIER_MAX, ChainReport, ConfigurationReport, Reason
+from ares.model.log_messages import (
+    ANSWER_BYTES_MAX,
+    ChainReport,
+    LogEntries,
+    LogRecord,
+    ReadLog,
+)
+from ares.model.messages import EARLIER_MAX, ConfigurationReport, Reason
 from ares.model.work import entries_bulk
 from ares.sharedlog.chain_segment import ChainSegment
 from ares.sharedlog.entries import ClientRows, Entries, MemoryEntries
@@ -82,14 +88,16 @@ class LogTotals(Struct, frozen=True):
     """Totals of all logs at a server.
 
     ``entries``: entries at this server. ``committed``: positions known to be committed. ``sealed``:
-    logs with a sealed last chain and no decided successor. ``fetching``: logs that fetch old
-    entries. ``to_fetch``: the number of these entries, of which ``fetched`` have arrived.
+    logs with a sealed last chain and no decided successor. ``returning``: logs of which the server
+    takes records back after a restart. ``fetching``: logs that fetch old entries. ``to_fetch``: the
+    number of these entries, of which ``fetched`` have arrived.
     """
 
     logs: int
     entries: int
     committed: int
     sealed: int
+    returning: int
     fetching: int
     to_fetch: int
     fetched: int
@@ -97,7 +105,7 @@ class LogTotals(Struct, frozen=True):
 
 def held_logs(states: "Iterable[LogState]") -> LogTotals:
     """Return the totals of ``states``."""
-    logs = entries = committed = sealed = fetching = to_fetch = fetched = 0
+    logs = entries = committed = sealed = returning = fetching = to_fetch = fetched = 0
     for state in states:
         hosted = state.describe()
         if not hosted or hosted[-1].chain is None:
@@ -107,11 +115,12 @@ def held_logs(states: "Iterable[LogState]") -> LogTotals:
         entries += sum(each.objects for each in hosted)
         committed += part.committed
         sealed += part.sealed and hosted[-1].successor is None
+        returning += part.returning
         if not part.sealed and part.fetched < last.start:
             fetching += 1
             to_fetch += last.start - part.trimmed
             fetched += max(part.fetched - part.trimmed, 0)
-    return LogTotals(logs, entries, committed, sealed, fetching, to_fetch, fetched)
+    return LogTotals(logs, entries, committed, sealed, returning, fetching, to_fetch, fetched)
 
 
 def is_answer(reply: LogEntries) -> bool:

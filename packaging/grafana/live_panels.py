@@ -387,6 +387,7 @@ LIVE = (
                 "appends; and logs whose older entries a server fetches.",
                 [
                     (f"max(ares_sealed_logs{JOB})", "sealed"),
+                    (f"max(ares_returning_logs{JOB})", "returning"),
                     (f"max(ares_fetching_logs{JOB})", "fetching"),
                 ],
                 decimals=0,

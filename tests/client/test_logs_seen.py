@@ -12,8 +12,8 @@ from ares.metrics import DISK_S_BUCKETS, Histogram
 from ares.model.configuration import CHAIN_RULE, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ServerId
-from ares.model.log_messages import Append, Seal
-from ares.model.messages import ChainReport, ConfigurationReport, Introduce
+from ares.model.log_messages import Append, ChainReport, Seal
+from ares.model.messages import ConfigurationReport, Introduce
 from ares.reconfig.throttle import Throttle
 from ares.replica.replica import Replica
 from ares.server.prometheus import of_server, render
@@ -119,7 +119,7 @@ def test_a_returning_server_names_the_next_server(returning):
 
 
 def test_a_chain_with_the_earlier_rule_says_so():
-    seen = chains_seen([C0], {})
+    seen = chains_seen([chain(rule="")], {})
     assert seen.as_data()["rule"] == "earlier"
     assert "reconfig" in seen.lines()[-1]
 
@@ -142,10 +142,10 @@ def moving(entries, size, throttle=None):
 
 async def test_metrics_sum_logs_up_without_their_names():
     nodes = moving(3, 10, Throttle(1))
-    assert held_logs([nodes.nodes["s3"].state]) == LogTotals(1, 0, 3, 0, 1, 3, 0)
+    assert held_logs([nodes.nodes["s3"].state]) == LogTotals(1, 0, 3, 0, 0, 1, 3, 0)
     states = [nodes.nodes[name].state for name in NAMES]
     assert held_logs([*states, LogNode(ServerId("s9"), "s9").state]) == LogTotals(
-        3, 9, 9, 0, 0, 0, 0
+        3, 9, 9, 0, 0, 0, 0, 0
     )
     nodes.hand("s0", Seal(call(), C0.id))
     assert held_logs(states).sealed == 1

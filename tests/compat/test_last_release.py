@@ -122,8 +122,11 @@ def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: 
     assert type(sample).__name__ == kind
     now = [recorded(bytes(frame)) for frame in encode([sample])]  # type: ignore[list-item]
     if type(sample) in EXTENDED:
-        known = fields(frames[0])
-        assert (fields(now[0])[: len(known)], now[1:]) == (known, frames[1:])
+        known, more = fields(frames[0]), fields(now[0])
+        assert (more[: len(known)], now[1:]) == (known, frames[1:])
+        added = msgspec.structs.fields(type(sample))[len(known) - len(more) :]
+        defaults = [msgspec.to_builtins(field.default) for field in added]
+        assert more[len(known) :] == (defaults if len(more) > len(known) else [])
     else:
         assert now == frames
 

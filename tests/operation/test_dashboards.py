@@ -206,7 +206,7 @@ async def exported() -> set[str]:
         vitals,
         description=replace(vitals.description, stored=DiskUsage(1, 1, free_bytes=1)),
         commits=Histogram(DISK_S_BUCKETS),
-        logs=LogTotals(1, 1, 1, 1, 1, 1, 1),
+        logs=LogTotals(1, 1, 1, 1, 1, 1, 1, 1),
     )
     traffic = ListenerTraffic()
     traffic.count_batch([GetTag(1, INITIAL.id, "a")], [b"1"])

@@ -18,6 +18,7 @@ from ares.model.identity import (
 )
 from ares.model.log_messages import (
     Append,
+    AwaitAppend,
     ChainRequest,
     Committed,
     Fetch,
@@ -131,6 +132,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         put("\0block/1/2"),
         put("\0mirror/as-of"),
         Append(CALL, C0.id, ClientId(1), 1, 1, 0, (b"x",)),
+        AwaitAppend(CALL, C0.id, ClientId(1), 1),
         Trim(CALL, C0.id, 1),
     ],
     Role.RECONFIGURE: [

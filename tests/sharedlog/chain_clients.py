@@ -17,7 +17,8 @@ SOON_S = 5.0
 class ClientLog:
     """A client and the nodes, by hand.
 
-    ``cut`` servers hear no messages; ``early`` servers run an early release.
+    ``cut`` servers hear no messages; ``early`` servers run an early release, and with
+    ``early_consensus`` the consensus service does. ``slow`` servers describe themselves later.
     """
 
     def __init__(self, first_id=1, **options) -> None:
@@ -25,7 +26,9 @@ class ClientLog:
         self.nodes = Wired(*NAMES, "s3", "s4", "s5")
         self.session = LogSession(C0, lambda: ClientId(next(ids)), **options)
         self.table = DecisionTable()
-        self.cut = self.early = ()
+        self.cut = self.early = self.slow = ()
+        self.early_consensus = False
+        self._later = []
         self.asked = []
 
     def step(self) -> None:
@@ -38,7 +41,10 @@ class ClientLog:
                         *(message.call, server, server, b"", "1.0", 0.0, 0, ()),
                         side_by_side=server not in self.early,
                     )
-                    session.receive(server, [described], now)
+                    if server in self.slow:
+                        self._later.append((server, described))
+                    else:
+                        session.receive(server, [described], now)
                 else:
                     self.nodes.hand(server, message)
         session.session.contacts.clear()
@@ -52,7 +58,9 @@ class ClientLog:
             )
             session.session.resume(
                 task,
-                True if answer is None else Decided(CallId(0), answer.content, ClientId(1)),
+                not (self.early_consensus and what.must)
+                if answer is None
+                else Decided(CallId(0), answer.content, ClientId(1)),
                 now,
             )
         for name in list(self.nodes.nodes):
@@ -80,6 +88,9 @@ class ClientLog:
             ):
                 self.nodes.tick(0.03)
                 self.session.tick(self.nodes.now)
+                for server, described in self._later:
+                    self.session.receive(server, [described], self.nodes.now)
+                self._later.clear()
         (result, error) = ended[0]
         if error is not None:
             raise error

@@ -6,7 +6,7 @@ import ares
 from ares.model.configuration import Configuration
 from ares.model.errors import LogSealed, NotWritten, PositionTaken, Trimmed
 from ares.model.log_messages import ReadLog, Seal
-from ares.model.messages import Introduce
+from ares.model.messages import Introduce, Reason, Refused
 from ares.model.numbers import POSITION_MAX
 from ares.sharedlog.log_operations import Follower
 from ares.sharedlog.log_reconfiguration import decided_end
@@ -127,6 +127,35 @@ def test_a_log_is_not_sealed_for_a_server_of_an_earlier_release(log, early):
     with pytest.raises(ares.ConfigurationRefused, match=rf"^{early} \(release 1\.0\): .*upgrade"):
         log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0)
     assert log.nodes.nodes["s0"].state.segments[C0.id].live
+
+
+def test_a_log_is_not_sealed_for_an_early_server_that_answers_after_the_majority(log):
+    log.append(b"a")
+    log.early, log.slow = ("s2",), ("s2",)
+    wished = chain(servers=("s3", "s4", "s5"))
+    with pytest.raises(ares.ConfigurationRefused, match=r"^s2 \(release 1\.0\)"):
+        log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0)
+    assert log.nodes.nodes["s0"].state.segments[C0.id].live
+
+
+def test_a_log_is_not_sealed_for_a_consensus_of_an_earlier_release(log):
+    log.append(b"a")
+    log.early_consensus = True
+    wished = chain(servers=("s3", "s4", "s5"))
+    with pytest.raises(ares.ConfigurationRefused, match=r"^a member of consensus: .*upgrade"):
+        log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0)
+    assert log.nodes.nodes["s0"].state.segments[C0.id].live
+
+
+def test_a_tail_that_refuses_to_wait_refuses_nothing_else(log):
+    log.append(b"a")
+    log.session.append(lambda *_: None, log.nodes.now, (b"b",), None, 5.0)
+    letters = log.session.take_letters()
+    (asked,) = letters["s2"]
+    refusal = Refused(asked.call, Reason.STORAGE, "its disk is full")
+    log.session.receive("s2", [refusal], log.nodes.now)
+    assert log.session.appender.busy
+    assert not log.session.appender.stalled
 
 
 def test_the_next_configuration_of_a_log_is_a_chain(log):

@@ -15,6 +15,7 @@ from ares.model.log_messages import (
     Appended,
     AppendOutcome,
     AwaitAppend,
+    ChainReport,
     Committed,
     EachRead,
     Fetch,
@@ -100,9 +101,13 @@ _RECORD = LogRecord(7, ClientId(9), 3, 2, (b"one", b""), 2**63)
 
 _USAGE = Usage(DomainName("photos"), 2**40, (AskedFrom("nantes", 2.5), AskedFrom("rennes", 0.1)))
 
+_RETURNING = ChainReport(False, 9, 8, 3, 5, returning=True)
+
 SINCE: list[AnyMessage] = [
+    Hint(_CALL, _CONFIGURATION, side_by_side=True),
     Description(
-        *(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, ()),
+        *(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10),
+        (ConfigurationReport(_CONFIGURATION, 1, 2, False, None, chain=_RETURNING),),
         usage=(_USAGE,),
         core="rust",
         side_by_side=True,

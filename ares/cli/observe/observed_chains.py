@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.model.messages import ChainReport, ConfigurationReport
+from ares.model.log_messages import ChainReport
+from ares.model.messages import ConfigurationReport
 
 
 class ObservedChains(Struct, frozen=True):
@@ -68,7 +69,8 @@ class ObservedChains(Struct, frozen=True):
             following = ids[ids.index(id) + 1]
             lines.append(
                 f"{id} restarted, and waits for {following} to give back entries that only "
-                f"{following} may have: no appends until then, or until a chain without one of them"
+                f"{following} may have, and for room if its disk is full: no appends until then, "
+                "or until a chain without one of them"
             )
         if not self.chain.backend:
             lines.append(

@@ -211,7 +211,7 @@ class RaftMember:
         )
         return Decided(NO_CALL, _decode(decision.content), decision.client)
 
-    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> bool:
         """Keep a hint as in the port. Raises :class:`ConfigurationRefused`, too."""
         require_place(configuration)
         await self._command(
@@ -221,6 +221,7 @@ class RaftMember:
             configuration.index,
             _encode(configuration),
         )
+        return True
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         """Return this member's hint, perhaps not the latest.
