@@ -205,10 +205,11 @@ class HostedLog:
         Seals, pointers and trims may use the room left beyond the room for data, and seals and
         pointers the last of it. A known pointer needs no room.
         """
-        if isinstance(message, Append | GivenBack | Fetched) and not self.has_room(
-            room_for(message)
-        ):
+        if isinstance(message, Append | Fetched) and not self.has_room(room_for(message)):
             return None
+        if isinstance(message, GivenBack) and not self.has_room(room_for(message)):
+            # a node with all records needs no room to take forwards and trims again
+            message = msgspec.structs.replace(message, records=()) if message.records else message
         if isinstance(message, Forward) and not self.has_room(room_for(message)):
             return self._without_records(message)
         if isinstance(message, Trim | Introduce):
@@ -393,13 +394,17 @@ def leaves_pointer(state: LogState, message: Any) -> bool:
 
     A message with a conflict is refused and leaves none.
     """
-    if not isinstance(message, Seal | Finalize | WriteConfig | CollectConfig | LookRow | Fetch):
+    if not isinstance(
+        message, Seal | GivenBack | Finalize | WriteConfig | CollectConfig | LookRow | Fetch
+    ):
         return False
     segment = state.segments.get(message.configuration)
     if segment is None:
         return False
     if isinstance(message, Seal):
         return segment.live
+    if isinstance(message, GivenBack):
+        return message.sealed and segment.returning
     if isinstance(message, Finalize):
         return segment.configuration.index > state.finalized
     if message.successor is None:

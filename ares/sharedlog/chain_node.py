@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from ares.model.configuration import Status, Successor
 from ares.model.errors import StoreDamaged
 from ares.model.identity import NO_CALL, CallId, ServerId
 from ares.model.log_messages import (
@@ -353,10 +354,13 @@ class ChainNode(ABC):
         if segment.is_head or sender != segment.before or request.life < segment.life_before:
             return
         if segment.successor is not None:
-            named = WriteConfig(NO_CALL, segment.configuration.id, segment.successor)
-            self._send(sender, named, segment.pointed)
+            following = self.state.chains.get(segment.configuration.index + 1)
+            named = segment.successor if following is None else Successor(following, Status.PENDING)
+            answer = WriteConfig(NO_CALL, segment.configuration.id, named)
+            self._send(sender, answer, segment.pointed)
         elif not segment.returning:
             segment.life_before = request.life
+            self._report(segment)  # a head whose disk is full is trimmed up to the position
             records: Sequence[LogRecord] = ()
             if segment.live:
                 records = self.state.read(

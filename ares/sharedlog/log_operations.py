@@ -318,6 +318,7 @@ class LogOperations:
                         f"the log ends at {tail}: it cannot be trimmed up to {upto}; nothing was "
                         "trimmed"
                     )
+                yield from self.pause()
             elif reply.successor is None:
                 yield from self._look()
                 yield from self.pause()

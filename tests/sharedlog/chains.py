@@ -1,17 +1,20 @@
 """Nodes of a chain, wired by hand: the test delivers or loses each message."""
 
-from ares.model.configuration import Configuration, Server
+from ares.model.configuration import CHAIN_RULE, Configuration, Server
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.sharedlog.node import LogNode
 
 CLIENT = ClientId(7)
 NAMES = ("s0", "s1", "s2")
+default_rule = CHAIN_RULE
 
 
 def chain(
-    index: int = 0, start: int = 0, servers: tuple[str, ...] = NAMES, rule: str = ""
+    index: int = 0, start: int = 0, servers: tuple[str, ...] = NAMES, rule: str | None = None
 ) -> Configuration:
+    """Return a chain; by default its rule is ``default_rule``."""
+    rule = default_rule if rule is None else rule
     members = tuple(Server(ServerId(name), f"{name}:1", name) for name in servers)
     placed = Configuration("chain", members, backend=rule, start=start)
     return placed.at(DomainName("events"), index, b"cluster")

@@ -196,6 +196,7 @@ class LogOnDisk:
                 RecordsTaken(
                     self.live.configuration.id,
                     self.row(self.live.length, self.rng.choice([1, 1, 3])),
+                    self.live.committed,
                 )
             )
 
@@ -286,7 +287,7 @@ def seen(state):
     Of rows, only untrimmed and recently answered entries count: a state may know more, and answers
     the same.
     """
-    told = {}
+    told, durable = {}, {id: segment.durable for id, segment in state.segments.items()}
     for segment in state.segments.values():
         segment.durable = segment.length  # the state of the facts alone does not know the disk
     for id, segment in state.segments.items():
@@ -310,6 +311,8 @@ def seen(state):
                 answer.elsewhere,
                 answer.successor,
             )
+    for id, segment in state.segments.items():
+        segment.durable = durable[id]
     old = held(state.base, state)
     return (
         told,

@@ -234,7 +234,9 @@ def test_the_tail_is_asked_for_few_appends_in_flight():
 
 
 @pytest.mark.parametrize(
-    "of", [chain(1), chain(1, servers=("s0",), rule=CHAIN_RULE)], ids=["earlier rule", "one server"]
+    "of",
+    [chain(1, rule=""), chain(1, servers=("s0",), rule=CHAIN_RULE)],
+    ids=["earlier rule", "one server"],
 )
 def test_no_tail_is_asked_that_would_not_understand_or_is_the_head(of):
     client = Client()

@@ -37,6 +37,7 @@ from tests.simulation.log_rule_controls import (
     informed_by_a_node_that_is_not,
     records_given_back_late_taken,
     records_given_to_an_earlier_life_taken,
+    taking_back_without_rows,
 )
 
 from .chains import CLIENT, NAMES, Wired, call, chain
@@ -207,7 +208,7 @@ def test_a_returning_node_can_be_sealed_and_gives_back_nothing_then(wired):
     wired.run(without=("s0",))
     assert segment(wired, "s1").length == 1
     wired.hand("s1", TakeBack(call(), C0.id, "s0", 2, 1), "s0")
-    ((_, _, given),) = wired.sent
+    (_, (_, _, given)) = wired.sent
     assert (given.sealed, given.records) == (True, ())
 
 
@@ -299,7 +300,7 @@ def test_the_committed_position_is_kept_with_the_records(wired):
 
 
 def test_a_chain_of_an_earlier_release_keeps_its_rule():
-    wired, old = Wired(), chain()
+    wired, old = Wired(), chain(rule="")
     for name in NAMES:
         wired.hand(name, Introduce(NO_CALL, old))
     wired.hand("s0", Append(call(), old.id, CLIENT, 1, 1, 0, (b"x",)), sync=False)
@@ -310,6 +311,28 @@ def test_a_chain_of_an_earlier_release_keeps_its_rule():
     assert not wired.nodes["s0"].state.segments[old.id].returning
     wired.crash("s2")
     assert wired.nodes["s2"].state.segments[old.id].committed == 1
+
+
+def test_a_node_that_stores_in_the_same_turn_sends_one_forward(wired):
+    """A server that keeps everything in memory needs no second message about durable records."""
+    wired.nodes["s0"].forwards_at_once = False
+    wired.hand("s0", append(2, b"1", lowest=2), sync=False)
+    assert wired.sent == []
+    wired.collect("s0")
+    ((_, _, forward),) = wired.sent
+    assert (len(forward.records), forward.ahead) == (1, 2)
+    assert outcomes(wired.run()) == [(AppendOutcome.DONE, 1)]
+
+
+def test_the_next_chain_is_named_as_pending(wired):
+    """A server's key may carry decisions of the next chain only, and pending."""
+    c1 = Successor(chain(1, 1), Status.PENDING)
+    wired.hand("s1", WriteConfig(call(), C0.id, c1))
+    wired.hand("s1", WriteConfig(call(), C0.id, Successor(chain(2, 1), Status.FINALIZED)))
+    wired.sent.clear()
+    wired.hand("s1", TakeBack(call(), C0.id, "s0", 2, 1), "s0")
+    ((_, _, named),) = wired.sent
+    assert named.successor == c1
 
 
 # -- controls that random schedules meet too seldom ------------------------------------------------
@@ -405,6 +428,26 @@ def test_a_node_gives_back_when_it_has_taken_back(wired):
 def test_control_a_head_goes_on_before_it_has_what_the_tail_has(wired):
     with giving_back_before_one_has_taken_back():
         assert lengths_after_loss_of_power(wired) == ([2, 1, 2], False)
+
+
+def positions_of_an_append_sent_twice(wired):
+    """Return the positions of an append that the head lost, took back, and got again."""
+    wired.hand("s0", append(2, b"1", lowest=2), sync=False)
+    wired.run(sync=False)
+    wired.crash("s0")
+    wired.tick()
+    wired.run()
+    wired.hand("s0", append(2, b"1", lowest=2))
+    return [position for _, position in outcomes(wired.run())]
+
+
+def test_the_rows_of_clients_come_back_with_the_records(wired):
+    assert positions_of_an_append_sent_twice(wired) == [1]
+
+
+def test_control_an_append_is_taken_twice(wired):
+    with taking_back_without_rows():
+        assert positions_of_an_append_sent_twice(wired) == [2]
 
 
 def first_forward_of_a_new_chain():
@@ -545,7 +588,7 @@ def test_the_tail_tells_nobody_that_it_is_sealed(wired):
 
 def test_a_next_node_of_an_earlier_release_gets_missing_records_again():
     """Such a node tells of no life, and its chain has the earlier rule."""
-    of, nodes = chain(), Wired()
+    of, nodes = chain(rule=""), Wired()
     for name in NAMES:
         nodes.hand(name, Introduce(NO_CALL, of))
     nodes.hand("s0", Append(call(1), of.id, CLIENT, 1, 1, 0, (b"x",)))

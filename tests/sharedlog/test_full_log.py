@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ares.model.configuration import Status, Successor
+from ares.model.configuration import CHAIN_RULE, Status, Successor
 from ares.model.identity import ClientId
 from ares.model.log_messages import (
     Append,
     AppendOutcome,
     Committed,
     Forward,
+    GivenBack,
     LogRecord,
     ReadLog,
     Trim,
@@ -27,11 +28,25 @@ from ares.store.journal.segment_journal import SegmentJournal
 from ares.testing.sim.model_disk import ModelDisk
 from ares.testing.sim.shared_log.log_disk_server import SimLinks
 
+from . import chains
 from .chains import CLIENT, call, chain
 from .hosted import OWNER, InTime
 
 PLACE_BYTES = 16 * 1024
 ENTRY = 1000 * b"x"
+
+
+@pytest.fixture(autouse=True, params=["", CHAIN_RULE], ids=["earlier rule", "side by side"])
+def rule(request, monkeypatch):
+    """Run every test with chains of both rules."""
+    monkeypatch.setattr(chains, "default_rule", request.param)
+    return request.param
+
+
+def record(first):
+    """Return a record of one entry at ``first``."""
+    named = (first, CLIENT, first + 1, first + 1, (ENTRY,))
+    return LogRecord(*named, seal_of(*named))
 
 
 class FullServer:
@@ -191,9 +206,8 @@ def test_a_full_node_takes_the_trim_of_a_forward_and_not_its_records():
 
     def forward(trimmed):
         length = state.segments[server.chain.id].length
-        seal = seal_of(length, CLIENT, length + 1, length + 1, (ENTRY,))
-        record = LogRecord(length, CLIENT, length + 1, length + 1, (ENTRY,), seal)
-        server.ask(Forward(call(), server.chain.id, "s1", length, (record,), trimmed))
+        news = (trimmed, length + 7, True, 1, 1)
+        server.ask(Forward(call(), server.chain.id, "s1", length, (record(length),), *news))
         return state.segments[server.chain.id].length - length
 
     while forward(0):
@@ -202,5 +216,45 @@ def test_a_full_node_takes_the_trim_of_a_forward_and_not_its_records():
     assert forward(length) == 0
     assert state.trimmed == length
     assert forward(length) == 1
-    server.ask(Committed(call(), server.chain.id, "s2", length + 1, length + 1, length, False))
+    server.ask(Committed(call(), server.chain.id, "s2", length + 1, length + 1, length, False, 1))
     assert state.segments[server.chain.id].committed == length + 1
+
+
+def test_a_full_tail_commits_the_records_that_it_has(rule):
+    """The news of a forward count although the disk has no room for its records."""
+    server = FullServer(8 * PLACE_BYTES, ("s1", "s0"))
+    segment = server.logs.nodes[0].state.segments[server.chain.id]
+    length = -1
+    while length < segment.length:
+        length = segment.length
+        news = (0, length - 1, True, 1, 1)
+        server.ask(Forward(call(), server.chain.id, "s1", length, (record(length),), *news))
+    assert segment.committed == (length - 1 if rule else length)
+    news = (0, length, True, 1, 1)
+    server.ask(Forward(call(), server.chain.id, "s1", length, (record(length),), *news))
+    assert (segment.length, segment.committed) == (length, length)
+
+
+@pytest.mark.parametrize("rule", [CHAIN_RULE], indirect=True)
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_returning_head_with_a_full_disk_is_trimmed_and_takes_back(lost):
+    server = FullServer(8 * PLACE_BYTES, ("s0", "s1"))
+    segment = server.logs.nodes[0].state.segments[server.chain.id]
+
+    def behind(length, trimmed):
+        done = Committed(call(), server.chain.id, "s1", length, length, trimmed, False, 1)
+        return server.ask(done)
+
+    while not any(isinstance(reply, Refused) for reply in server.append(segment.length + 1)):
+        behind(segment.length, 0)
+    length = segment.length
+    segment.took_back = False  # as after a restart
+    records = (record(length),) * lost
+    given = GivenBack(call(), server.chain.id, "s1", 1, 1, records, length + lost)
+    server.ask(given)
+    assert (segment.length, segment.returning) == (length, bool(lost))
+    server.ask(Trim(call(), server.chain.id, length))
+    (done,) = [reply for reply in behind(length, length) if isinstance(reply, TrimDone)]
+    assert done.done
+    server.ask(given)
+    assert (segment.length, segment.returning) == (length + lost, False)

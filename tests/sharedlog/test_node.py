@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from ares.model.codec import decode_requests, encode
-from ares.model.configuration import Status, Successor
+from ares.model.configuration import CHAIN_RULE, Status, Successor
 from ares.model.identity import NO_CALL
 from ares.model.log_messages import (
     BATCH_ENTRIES_MAX,
@@ -41,20 +41,34 @@ from ares.model.messages import (
 from ares.model.numbers import POSITION_MAX
 from ares.sharedlog.log_facts import RecordsTaken
 
+from . import chains
 from .chains import CLIENT, NAMES, Wired, call, chain
 
 C0 = chain()
 
 
-def append(number, *entries, lowest=1, since=0, at=None, of=C0, client=CLIENT):
-    return Append(call(number), of.id, client, number, lowest, since, entries or (b"x",), at)
+@pytest.fixture(autouse=True, params=["", CHAIN_RULE], ids=["earlier rule", "side by side"])
+def rule(request, monkeypatch):
+    """Run every test with chains of both rules."""
+    monkeypatch.setattr(chains, "default_rule", request.param)
+    monkeypatch.setitem(globals(), "C0", chain())
+    return request.param
+
+
+def append(number, *entries, lowest=1, since=0, at=None, of=None, client=CLIENT):
+    return Append(
+        call(number), (of or C0).id, client, number, lowest, since, entries or (b"x",), at
+    )
 
 
 @pytest.fixture
 def wired():
+    """Return nodes that know each other's life, as after a first append."""
     wired = Wired()
-    for name in NAMES:
+    for name, node in wired.nodes.items():
         wired.hand(name, Introduce(NO_CALL, C0))
+        segment = node.state.segments[C0.id]
+        segment.life_before = segment.life_after = node.life
     return wired
 
 
@@ -103,9 +117,11 @@ def test_an_append_is_answered_when_the_tail_has_it(wired):
     assert reply.entries == (b"b",)
 
 
-def test_nothing_leaves_before_it_is_durable(wired):
+def test_nothing_leaves_before_it_is_durable(wired, rule):
+    """Records leave at once in a chain that commits side by side; nothing else does."""
     wired.hand("s0", append(1), sync=False)
-    assert wired.sent == []
+    assert [type(message) for _, _, message in wired.sent] == ([Forward] if rule else [])
+    wired.sent.clear()
     wired.hand("s0", Look(call(), C0.id), sync=False)
     ((_, _, seen),) = wired.sent
     assert isinstance(seen, LookDone)
@@ -158,11 +174,12 @@ def test_a_lost_commit_is_asked_for(wired):
 
 def test_records_that_are_not_what_the_head_made_are_not_taken(wired):
     record = LogRecord(0, CLIENT, 1, 1, (b"x",), 12345)
-    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (record,), 0), sender="s0")
+    news = (0, 0, False, 1, 1)
+    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (record,), *news), sender="s0")
     good = structs.replace(record, seal=seal_of(*structs.astuple(record)[:5]))
-    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (good,), 0), sender="s2")
+    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (good,), *news), sender="s2")
     assert wired.nodes["s1"].state.segments[C0.id].length == 0
-    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (good,), 0), sender="s0")
+    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (good,), *news), sender="s0")
     assert wired.nodes["s1"].state.segments[C0.id].length == 1
 
 
@@ -297,6 +314,8 @@ def test_a_new_node_fetches_what_it_lacks(wired):
     assert stood.complete
     wired.restart("s3")
     assert wired.nodes["s3"].state.base_upto == 3
+    wired.tick()
+    wired.run()
     wired.hand("s3", append(3, lowest=3, of=c1))
     assert outcome(wired.run()) == (AppendOutcome.DONE, 2), "a repetition is found below the start"
 
@@ -324,21 +343,24 @@ def test_a_read_that_follows_is_held_until_there_is_something(wired):
 
 
 @pytest.mark.parametrize(
-    ("message", "reason"),
+    ("made", "reason"),
     [
-        (append(1, of=chain(5)), Reason.UNKNOWN_CONFIGURATION),
-        (structs.replace(append(1), lowest=2), Reason.BAD_REQUEST),
-        (structs.replace(append(1), entries=()), Reason.BAD_REQUEST),
-        (structs.replace(append(1), entries=(b"",) * (BATCH_ENTRIES_MAX + 1)), Reason.BAD_REQUEST),
-        (Introduce(NO_CALL, chain(0, 0, ("s7", "s8"))), Reason.OTHER_CLUSTER),
-        (Introduce(NO_CALL, chain(2, 5), (chain(1, 9),)), Reason.BAD_REQUEST),
-        (Introduce(NO_CALL, chain(3, 5), (chain(1, 2),)), Reason.BAD_REQUEST),
-        (Introduce(NO_CALL, chain(1, 5, ("s8", "s9"))), Reason.NOT_A_MEMBER),
+        (lambda: append(1, of=chain(5)), Reason.UNKNOWN_CONFIGURATION),
+        (lambda: structs.replace(append(1), lowest=2), Reason.BAD_REQUEST),
+        (lambda: structs.replace(append(1), entries=()), Reason.BAD_REQUEST),
+        (
+            lambda: structs.replace(append(1), entries=(b"",) * (BATCH_ENTRIES_MAX + 1)),
+            Reason.BAD_REQUEST,
+        ),
+        (lambda: Introduce(NO_CALL, chain(0, 0, ("s7", "s8"))), Reason.OTHER_CLUSTER),
+        (lambda: Introduce(NO_CALL, chain(2, 5), (chain(1, 9),)), Reason.BAD_REQUEST),
+        (lambda: Introduce(NO_CALL, chain(3, 5), (chain(1, 2),)), Reason.BAD_REQUEST),
+        (lambda: Introduce(NO_CALL, chain(1, 5, ("s8", "s9"))), Reason.NOT_A_MEMBER),
     ],
 )
-def test_bad_requests_are_refused_and_change_nothing(wired, message, reason):
+def test_bad_requests_are_refused_and_change_nothing(wired, made, reason):
     before = len(wired.disks["s0"])
-    wired.hand("s0", message)
+    wired.hand("s0", made())
     (refused,) = wired.run()
     assert isinstance(refused, Refused)
     assert refused.reason is reason

@@ -40,6 +40,7 @@ def reader():
     for number in range(5):
         reader.append(b"%d" % number)
     reader.append(b"5", b"6", b"7")
+    reader.nodes.run()
     reader.asked.clear()
     return reader
 

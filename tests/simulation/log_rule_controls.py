@@ -14,7 +14,7 @@ from ares.model.log_messages import LookDone, SealDone
 from ares.sharedlog.chain_node import ChainNode
 from ares.sharedlog.chain_segment import ChainSegment
 from ares.sharedlog.entries import ClientRows
-from ares.sharedlog.log_facts import ChainSealed
+from ares.sharedlog.log_facts import ChainSealed, RecordsTaken
 from ares.sharedlog.node import LogNode
 from tests.simulation.patches import together
 
@@ -96,6 +96,19 @@ def seals_forgotten() -> Any:
         self.fact_count = self._stored = len(known)
 
     return patch.object(LogNode, "restore", forgetful)
+
+
+def durable_records_forgotten() -> Any:
+    """Forget the last durable records in a restart."""
+    restore = LogNode.restore
+
+    def careless(self: LogNode, facts: Any) -> None:
+        known = list(facts)
+        lost = bool(known) and isinstance(known[-1], RecordsTaken)
+        restore(self, known[:-1] if lost else known)
+        self.fact_count = self._stored = len(known)
+
+    return patch.object(LogNode, "restore", careless)
 
 
 def going_on_without_taking_back() -> Any:
@@ -242,6 +255,7 @@ RULE_BY_HAND = (
     informed_by_a_node_that_is_not,
     records_given_back_late_taken,
     records_given_to_an_earlier_life_taken,
+    taking_back_without_rows,
 )
 """Controls rarely noticed under random schedules: see tests/sharedlog/test_chain_rule.py."""
 
@@ -253,8 +267,8 @@ RULE_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     committed_by_the_disk_of_the_head: 0,
     seals_answered_from_memory: 29,
     seals_forgotten: 7,
+    durable_records_forgotten: 3,
     going_on_without_taking_back: 7,
-    taking_back_without_rows: 7,
     the_length_of_the_tail_counted_as_committed: 93,
     answers_of_the_tail_before_the_commit: 4,
 }
