@@ -320,7 +320,7 @@ class DomainDirectory(ObjectStore):
                 f"{subject}; a new configuration begins with servers that run. Nothing was changed"
             )
         if resolved.dap == "chain":
-            refuse_early_servers(described, "nothing was changed")
+            refuse_early_servers(described)
         servers = tuple(
             msgspec.structs.replace(server, identity=described[server.id].identity)
             for server in resolved.servers

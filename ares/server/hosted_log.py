@@ -207,9 +207,11 @@ class HostedLog:
         """
         if isinstance(message, Append | Fetched) and not self.has_room(room_for(message)):
             return None
-        if isinstance(message, GivenBack) and not self.has_room(room_for(message)):
-            # a node with all records needs no room to take forwards and trims again
-            message = msgspec.structs.replace(message, records=()) if message.records else message
+        while isinstance(message, GivenBack) and not self.has_room(room_for(message)):
+            if not message.records:  # a node with all records needs no room to be live again
+                break
+            some = message.records[: len(message.records) // 2]
+            message = msgspec.structs.replace(message, records=some)
         if isinstance(message, Forward) and not self.has_room(room_for(message)):
             return self._without_records(message)
         if isinstance(message, Trim | Introduce):

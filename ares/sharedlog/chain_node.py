@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ares.model.configuration import Status, Successor
 from ares.model.errors import StoreDamaged
 from ares.model.identity import NO_CALL, CallId, ServerId
 from ares.model.log_messages import (
@@ -27,6 +26,9 @@ from ares.sharedlog.entries import Entries, MemoryEntries, first_piece, follow_o
 from ares.sharedlog.log_facts import LogFact, LogTrimmed, RecordsTaken
 from ares.sharedlog.log_state import LogState, UnknownChain
 from ares.sharedlog.node_reads import NodeReads
+
+ASK_BACK_AGAIN_S = 2.0
+"""Seconds until a node whose disk had no room asks for its records again."""
 
 
 class ChainNode(ABC):
@@ -346,19 +348,16 @@ class ChainNode(ABC):
     def take_back(self, sender: Sender, request: TakeBack) -> None:
         """Give records back to the node before, which restarted.
 
-        From now on no forward of an earlier life of that node is taken. A node that knows the
-        successor names it, and a sealed node says so. A node that is returning itself gives nothing
-        yet.
+        From now on no forward of an earlier life of that node is taken. A sealed node says so, and
+        names the successor if known. A node that is returning itself gives nothing yet.
         """
         segment = self._segment(request)
         if segment.is_head or sender != segment.before or request.life < segment.life_before:
             return
         if segment.successor is not None:
-            following = self.state.chains.get(segment.configuration.index + 1)
-            named = segment.successor if following is None else Successor(following, Status.PENDING)
-            answer = WriteConfig(NO_CALL, segment.configuration.id, named)
-            self._send(sender, answer, segment.pointed)
-        elif not segment.returning:
+            named = WriteConfig(NO_CALL, segment.configuration.id, segment.successor)
+            self._send(sender, named, segment.pointed)
+        if not segment.returning:
             segment.life_before = request.life
             self._report(segment)  # a head whose disk is full is trimmed up to the position
             records: Sequence[LogRecord] = ()
@@ -374,7 +373,7 @@ class ChainNode(ABC):
                 self.life,
                 tuple(records),
                 segment.length,
-                segment.sealed,
+                not segment.live,
             )
             self._reads.outbox_bytes += given.bulk
             self._send(sender, given, segment.pointed)
@@ -411,3 +410,5 @@ class ChainNode(ABC):
             self._send_on(segment)
         elif taken:
             self._ask_back(segment)
+        else:
+            segment.resend_at = self.now + ASK_BACK_AGAIN_S

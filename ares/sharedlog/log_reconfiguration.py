@@ -44,7 +44,7 @@ EARLY_RELEASE = (
     "a release before 0.3.0 does not understand chains that commit side by side; upgrade all "
     "servers, members of consensus and clients first"
 )
-UNSEALED = "the log was not sealed, and the chain stays as it is"
+UNCHANGED = "nothing was changed"
 
 STAND_AGAIN_S = 0.1
 PREPARE_S = 3.0
@@ -176,8 +176,8 @@ class LogReconfiguration:
     def _prepare(self, wished: Configuration) -> Operation[None]:
         """Check that consensus and every server of the new chain answer, and know the rule.
 
-        The servers of the last chain must know the rule, too, as far as they answer. The check
-        comes first because a seal cannot be undone.
+        The servers of a last chain with the earlier rule must know the new one, too, as far as they
+        answer. The check comes first because a seal cannot be undone.
         """
         yield Report(Progress("prepare"))
         try:
@@ -185,11 +185,16 @@ class LogReconfiguration:
         except ConsensusUnavailable as error:
             raise ConsensusUnavailable(f"{error.why}, so the log was not sealed") from error
         if not known:
-            raise ConfigurationRefused(f"a member of consensus: {EARLY_RELEASE}; {UNSEALED}")
+            raise ConfigurationRefused(f"a member of consensus: {EARLY_RELEASE}; {UNCHANGED}")
         last = self.view.sequence.last_known
-        answers = yield from self._described(last, last.quorum_size)
-        answers |= yield from self._described(wished, wished.n)
-        refuse_early_servers(answers, UNSEALED)
+        if last.backend != CHAIN_RULE:
+            answers = yield from self._described(last, last.quorum_size)
+            members = {server.id: server.identity for server in last.servers}
+            refuse_early_servers(
+                {id: found for id, found in answers.items() if found.identity == members[id]}
+            )
+        answers = yield from self._described(wished, wished.n)
+        refuse_early_servers(answers)
         wrong = [
             server.id
             for server in wished.servers
@@ -197,7 +202,7 @@ class LogReconfiguration:
         ]
         if wrong:
             raise ConfigurationRefused(
-                f"{', '.join(wrong)}: another identity, or no room; {UNSEALED}"
+                f"{', '.join(wrong)}: another identity, or no room; {UNCHANGED}"
             )
 
     def _described(self, chain: Configuration, needed: int) -> Operation[dict[ServerId, Any]]:
@@ -308,18 +313,15 @@ def check_chain(configuration: Configuration) -> None:
         )
 
 
-def refuse_early_servers(described: Mapping[ServerId, Description], unchanged: str) -> None:
-    """Raise :class:`ConfigurationRefused` if a server cannot read chains of this release.
-
-    ``unchanged``: the part of the error after the advice.
-    """
+def refuse_early_servers(described: Mapping[ServerId, Description]) -> None:
+    """Raise :class:`ConfigurationRefused` if a server cannot read chains of this release."""
     early = [
         f"{server} (release {found.version})"
         for server, found in described.items()
         if not found.side_by_side
     ]
     if early:
-        raise ConfigurationRefused(f"{', '.join(early)}: {EARLY_RELEASE}; {unchanged}")
+        raise ConfigurationRefused(f"{', '.join(early)}: {EARLY_RELEASE}; {UNCHANGED}")
 
 
 def _is_full(description: Description) -> bool:

@@ -384,7 +384,8 @@ LIVE = (
             Panel(
                 "Logs that wait",
                 "Logs whose last chain is sealed, with nothing decided, so that they take no "
-                "appends; and logs whose older entries a server fetches.",
+                "appends; logs of which a restarted server takes entries back, with no appends "
+                "meanwhile; and logs whose older entries a server fetches.",
                 [
                     (f"max(ares_sealed_logs{JOB})", "sealed"),
                     (f"max(ares_returning_logs{JOB})", "returning"),

@@ -21,10 +21,10 @@ class ClientLog:
     ``early_consensus`` the consensus service does. ``slow`` servers describe themselves later.
     """
 
-    def __init__(self, first_id=1, **options) -> None:
+    def __init__(self, first_id=1, first=C0, **options) -> None:
         ids = count(first_id)
         self.nodes = Wired(*NAMES, "s3", "s4", "s5")
-        self.session = LogSession(C0, lambda: ClientId(next(ids)), **options)
+        self.session = LogSession(first, lambda: ClientId(next(ids)), **options)
         self.table = DecisionTable()
         self.cut = self.early = self.slow = ()
         self.early_consensus = False

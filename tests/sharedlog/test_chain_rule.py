@@ -324,15 +324,18 @@ def test_a_node_that_stores_in_the_same_turn_sends_one_forward(wired):
     assert outcomes(wired.run()) == [(AppendOutcome.DONE, 1)]
 
 
-def test_the_next_chain_is_named_as_pending(wired):
-    """A server's key may carry decisions of the next chain only, and pending."""
-    c1 = Successor(chain(1, 1), Status.PENDING)
-    wired.hand("s1", WriteConfig(call(), C0.id, c1))
+def test_a_return_ends_without_the_name_of_the_successor(wired):
+    """Roles keep a server from naming a later chain than the next."""
     wired.hand("s1", WriteConfig(call(), C0.id, Successor(chain(2, 1), Status.FINALIZED)))
-    wired.sent.clear()
-    wired.hand("s1", TakeBack(call(), C0.id, "s0", 2, 1), "s0")
-    ((_, _, named),) = wired.sent
-    assert named.successor == c1
+    wired.run(without=NAMES)
+    wired.crash("s0")
+    wired.tick()
+    (asked,) = [message for _, _, message in wired.sent if isinstance(message, TakeBack)]
+    wired.hand("s1", asked, "s0")
+    wired.sent = [each for each in wired.sent if not isinstance(each[2], WriteConfig)]
+    wired.run()
+    assert segment(wired, "s0").sealed
+    assert not segment(wired, "s0").returning
 
 
 # -- controls that random schedules meet too seldom ------------------------------------------------

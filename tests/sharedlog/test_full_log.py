@@ -24,6 +24,7 @@ from ares.model.log_messages import (
 )
 from ares.model.messages import Introduce, Reason, Refused, WriteConfig
 from ares.server.hosted_logs import HostedLogs, LogsParts
+from ares.sharedlog.chain_node import ASK_BACK_AGAIN_S
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.testing.sim.model_disk import ModelDisk
 from ares.testing.sim.shared_log.log_disk_server import SimLinks
@@ -253,6 +254,7 @@ def test_a_returning_head_with_a_full_disk_is_trimmed_and_takes_back(lost):
     given = GivenBack(call(), server.chain.id, "s1", 1, 1, records, length + lost)
     server.ask(given)
     assert (segment.length, segment.returning) == (length, bool(lost))
+    assert (segment.resend_at == ASK_BACK_AGAIN_S) == bool(lost)
     server.ask(Trim(call(), server.chain.id, length))
     (done,) = [reply for reply in behind(length, length) if isinstance(reply, TrimDone)]
     assert done.done

@@ -1,6 +1,7 @@
 """A client's session with a chain: reads, tail, follow, trim, reconfiguration, errors."""
 
 import pytest
+from msgspec import structs
 
 import ares
 from ares.model.configuration import Configuration
@@ -120,22 +121,37 @@ def test_a_log_is_not_sealed_when_a_server_of_the_new_chain_is_down(log):
 
 
 @pytest.mark.parametrize("early", ["s4", "s1"], ids=["of the next chain", "of the last chain"])
-def test_a_log_is_not_sealed_for_a_server_of_an_earlier_release(log, early):
+def test_a_log_is_not_sealed_for_a_server_of_an_earlier_release(early):
+    first = chain(rule="")
+    log = ClientLog(first=first)
     log.append(b"a")
     log.early = (early,)
     wished = chain(servers=("s3", "s4", "s5"))
     with pytest.raises(ares.ConfigurationRefused, match=rf"^{early} \(release 1\.0\): .*upgrade"):
         log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0)
-    assert log.nodes.nodes["s0"].state.segments[C0.id].live
+    assert log.nodes.nodes["s0"].state.segments[first.id].live
 
 
-def test_a_log_is_not_sealed_for_an_early_server_that_answers_after_the_majority(log):
+def test_a_log_is_not_sealed_for_an_early_server_that_answers_after_the_majority():
+    first = chain(rule="")
+    log = ClientLog(first=first)
     log.append(b"a")
     log.early, log.slow = ("s2",), ("s2",)
     wished = chain(servers=("s3", "s4", "s5"))
     with pytest.raises(ares.ConfigurationRefused, match=r"^s2 \(release 1\.0\)"):
         log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0)
-    assert log.nodes.nodes["s0"].state.segments[C0.id].live
+    assert log.nodes.nodes["s0"].state.segments[first.id].live
+
+
+def test_a_server_that_is_gone_stops_no_reconfiguration():
+    """A server with another identity is no member, and its release does not matter."""
+    members = chain(rule="").servers
+    gone = (*members[:2], structs.replace(members[2], identity="before"))
+    first = structs.replace(chain(rule=""), servers=gone)
+    log = ClientLog(first=first)
+    log.early = ("s2",)
+    wished = chain(servers=("s0", "s1", "s3"))
+    assert log.do(log.session.reconfiguration.reconfigure(wished), timeout_s=30.0) is not None
 
 
 def test_a_log_is_not_sealed_for_a_consensus_of_an_earlier_release(log):
