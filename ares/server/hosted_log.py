@@ -114,9 +114,9 @@ class HostedLog:
         self._open = journal
         self._size = size
 
-    def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
+    def scan(self, mark: BatchPlace, encoded: bool) -> Iterator[Sequence[object]]:
         """Yield batches; see :class:`ares.sharedlog.stored_entries.JournalReader`."""
-        return self.journal.scan(mark) if self.journal is not None else iter(())
+        return self.journal.scan(mark, encoded) if self.journal is not None else iter(())
 
     def begin(self) -> None:
         """Open the journal and restore the node. Raises the errors of a journal's recovery."""

@@ -6,7 +6,8 @@ restart).
 
 from typing import NamedTuple
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import ConfigurationId
@@ -103,5 +104,43 @@ class BatchPlace(NamedTuple):
 
 PIECES = b""
 """Name of the source of old records, among the ids of chains."""
+
+
+class EncodedTaken(Struct, frozen=True, array_like=True, tag=145):
+    """A stored :class:`RecordsTaken` with undecoded records."""
+
+    source: ConfigurationId
+    records: list[Raw]
+
+
+class EncodedPiece(Struct, frozen=True, array_like=True, tag=149):
+    """A stored :class:`PieceFetched` with undecoded records."""
+
+    records: list[Raw]
+    source: bytes = PIECES
+
+
+class _RecordBegin(Struct, frozen=True, array_like=True):
+    first: int
+
+
+decode_record = msgspec.msgpack.Decoder(LogRecord).decode
+_decode_begin = msgspec.msgpack.Decoder(_RecordBegin).decode
+
+
+def first_of_encoded(record: Raw) -> int:
+    """Return the first position of an undecoded record."""
+    return _decode_begin(record).first
+
+
+EncodedFact = (
+    ChainsKnown
+    | EncodedTaken
+    | ChainSealed
+    | ChainPointed
+    | LogTrimmed
+    | EncodedPiece
+    | LogSnapshot
+)
 
 LogFact = ChainsKnown | RecordsTaken | ChainSealed | ChainPointed | LogTrimmed | PieceFetched

@@ -7,6 +7,7 @@ RECORD_INDEX_BYTES, and for the first records of a source in a place. Records le
 their place is settled: durable, and closed for more records.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter, itemgetter
@@ -16,9 +17,19 @@ from ares.model.errors import StoreDamaged
 from ares.model.log_messages import LogRecord
 from ares.model.numbers import POSITION_MAX
 from ares.sharedlog.entries import Entries, MemoryEntries, index_of
-from ares.sharedlog.log_facts import PIECES, BatchPlace, LogFact, PieceFetched, RecordsTaken
+from ares.sharedlog.log_facts import (
+    PIECES,
+    BatchPlace,
+    EncodedPiece,
+    EncodedTaken,
+    LogFact,
+    PieceFetched,
+    RecordsTaken,
+    decode_record,
+    first_of_encoded,
+)
 
-RECORD_INDEX_BYTES = 64 * 1024
+RECORD_INDEX_BYTES = 8 * 1024
 
 Source = bytes
 
@@ -26,8 +37,11 @@ Source = bytes
 class JournalReader(Protocol):
     """A reader of a journal."""
 
-    def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
-        """Yield the facts of each batch from ``mark`` to the end of the mark's place."""
+    def scan(self, mark: BatchPlace, encoded: bool) -> Iterator[Sequence[object]]:
+        """Yield the facts of each batch from ``mark`` to the end of the mark's place.
+
+        ``encoded``: with undecoded records (EncodedFact).
+        """
 
 
 _first_of, _place_of, _begin_of, _end_of = (
@@ -38,6 +52,35 @@ _first_of, _place_of, _begin_of, _end_of = (
 )
 
 
+class Marks:
+    """The marks of a source: the first position, place, byte and number of batches, in order.
+
+    A mark takes 32 bytes: a log of 10 GiB has a million marks.
+    """
+
+    def __init__(self) -> None:
+        self._fields = [array("Q") for _ in range(4)]
+        self.firsts = self._fields[0]
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    def add(self, first: int, mark: BatchPlace) -> None:
+        for field, value in zip(self._fields, (first, *mark), strict=True):
+            field.append(value)
+
+    def place(self, at: int) -> BatchPlace:
+        """Return the place of a mark, by its index."""
+        _, places, offsets, sequences = self._fields
+        return BatchPlace(places[at], offsets[at], sequences[at])
+
+    def forget_below(self, place: int) -> None:
+        """Forget the marks in earlier places than ``place``."""
+        gone = bisect_left(self._fields[1], place)
+        for field in self._fields:
+            del field[:gone]
+
+
 class RecordIndex:
     """An index of the records in a log's journal.
 
@@ -46,7 +89,7 @@ class RecordIndex:
 
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
-        self._index: dict[Source, list[tuple[int, BatchPlace]]] = {}
+        self._index: dict[Source, Marks] = {}
         self._places: dict[Source, list[tuple[int, int]]] = {}
         self._ends: dict[Source, int] = {}
         self._noted: dict[Source, int] = {}
@@ -70,14 +113,14 @@ class RecordIndex:
     def batch(self, mark: BatchPlace) -> None:
         """Note that the facts noted last are the batch at ``mark``."""
         for source, first in self._noted.items():
-            index = self._index.setdefault(source, [])
-            last = index[-1][1] if index else None
+            index = self._index.setdefault(source, Marks())
+            last = index.place(-1) if index else None
             if (
                 last is None
                 or last.place != mark.place
                 or mark.offset - last.offset >= RECORD_INDEX_BYTES
             ):
-                index.append((first, mark))
+                index.add(first, mark)
         self._noted.clear()
 
     def settle(self, place: int) -> None:
@@ -104,9 +147,8 @@ class RecordIndex:
         """Forget earlier places than ``place``, which are gone."""
         for source in list(self._places):
             self._places[source] = [pair for pair in self._places[source] if pair[1] >= place]
-            self._index[source] = [
-                pair for pair in self._index.get(source, []) if pair[1].place >= place
-            ]
+            if source in self._index:
+                self._index[source].forget_below(place)
             if not self._places[source]:
                 self.forget(source)
 
@@ -115,11 +157,12 @@ class RecordIndex:
 
         Raises :class:`StoreDamaged`.
         """
+        if upto == first + 1:
+            yield self.record(source, first)
+            return
         while first < upto:
             begin = first
-            index = self._index.get(source, [])
-            at = max(0, bisect_right(index, first, key=_first_of) - 1)
-            for record in self._scanned(source, index[at][1], first) if index else ():
+            for record in self._scanned(source, first):
                 if record.end <= first:
                     continue
                 if record.first >= upto:
@@ -129,15 +172,43 @@ class RecordIndex:
                 yield record
                 first = record.end
             if first == begin:
-                raise StoreDamaged(
-                    "of a log", f"position {first} was put down there, and cannot be read"
-                )
+                raise _lost(first)
 
-    def _scanned(self, source: Source, mark: BatchPlace, first: int) -> Iterator[LogRecord]:
-        """Yield the scanned records whose end is beyond ``first``."""
-        for facts in self._reader.scan(mark):
+    def record(self, source: Source, position: int) -> LogRecord:
+        """Return the record of ``source`` with ``position``; no further record is decoded.
+
+        Raises :class:`StoreDamaged`.
+        """
+        mark = self._mark(source, position)
+        for facts in self._reader.scan(mark, True) if mark is not None else ():
+            found = None
+            for fact in facts:
+                if isinstance(fact, EncodedTaken | EncodedPiece) and fact.source == source:
+                    at = bisect_right(fact.records, position, key=first_of_encoded) - 1
+                    record = decode_record(fact.records[at]) if at >= 0 else None
+                    if record is not None and position < record.end:
+                        found = record  # of two fetches in a batch the later one counts
+            if found is not None:
+                return found
+        raise _lost(position)
+
+    def _mark(self, source: Source, position: int) -> BatchPlace | None:
+        """Return the place from which the record with ``position`` is found."""
+        marks = self._index.get(source)
+        if not marks:
+            return None
+        return marks.place(max(0, bisect_right(marks.firsts, position) - 1))
+
+    def _scanned(self, source: Source, first: int) -> Iterator[LogRecord]:
+        """Yield the records whose end is beyond ``first``, to the end of the place."""
+        mark = self._mark(source, first)
+        for facts in self._reader.scan(mark, False) if mark is not None else ():
             for records in _fetched(facts) if source == PIECES else _taken(facts, source):
                 yield from records[index_of(records, first) :]
+
+
+def _lost(position: int) -> StoreDamaged:
+    return StoreDamaged("of a log", f"position {position} was put down there, and cannot be read")
 
 
 def _taken(facts: Sequence[object], chain: Source) -> list[Sequence[LogRecord]]:

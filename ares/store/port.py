@@ -151,10 +151,10 @@ class OrderedJournal(Journal, Protocol):
 
     mark: BatchPlace
 
-    def scan(self, mark: BatchPlace) -> Iterator[Sequence[Any]]:
+    def scan(self, mark: BatchPlace, encoded: bool = False) -> Iterator[Sequence[Any]]:
         """Yield the facts of each batch from ``mark`` to the end of its place, or to damage.
 
-        The place takes no more facts.
+        The place takes no more facts. ``encoded``: as EncodedFact, with undecoded records.
         """
 
 

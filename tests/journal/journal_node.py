@@ -76,6 +76,7 @@ class ClosingDisk(Disk):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._open: set[int] = set()
         weakref.finalize(self, _close, self._open)
 

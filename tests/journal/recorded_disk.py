@@ -40,6 +40,7 @@ class RecordedDisk(Disk):
     """
 
     def __init__(self, directory: Path | None = None) -> None:
+        super().__init__()
         self.ops: list[Op] = []
         self._inodes: dict[int, int] = {}
         self._names: dict[str, int] = {}

@@ -260,6 +260,7 @@ def test_after_a_crash_at_any_moment_it_starts_and_without_its_last_segment_it_f
 
 class CountingDisk(Disk):
     def __init__(self):
+        super().__init__()
         self.syncs = 0
 
     def sync(self, descriptor):

@@ -1,10 +1,13 @@
 """Writing to a real file (ares/store/journal/disk.py)."""
 
+import mmap
 import os
+from pathlib import Path
 
 import pytest
 
-from ares.store.journal.disk import BUFFERS_MAX, Disk
+from ares.store.journal import disk as disk_module
+from ares.store.journal.disk import BUFFERS_MAX, LOOK_BYTES, Disk
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000, 1 << 20])
@@ -28,3 +31,31 @@ def test_everything_is_written_however_little_the_system_takes_at_once(
     assert max(given) <= BUFFERS_MAX
     assert len(given) <= 1 + len(whole) // at_once + len(buffers) // BUFFERS_MAX
     disk.close(descriptor)
+
+
+def test_pages_leave_memory_after_many_looks_and_a_closed_map_is_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_module, "LOOKED_AT_BYTES_MAX", 2 * LOOK_BYTES)
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(8 * LOOK_BYTES))
+    looks = Disk()
+    with path.open("r+b") as file:
+        kept, closed = (memoryview(mmap.mmap(file.fileno(), 0)) for _ in range(2))
+    assert kept[0] == closed[0] == 0
+    looks.looked_at(closed, 1)
+    del closed
+    assert resident(path) > 0
+    looks.looked_at(kept, 1)
+    assert resident(path) > 0
+    looks.looked_at(kept, 1)
+    assert resident(path) == 0
+    assert kept[0] == 0
+
+
+def resident(path):
+    """Return the kilobytes of the file's maps in this process's memory."""
+    rows = iter(Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines())
+    return sum(
+        int(next(row for row in rows if row.startswith("Rss:")).split()[1])
+        for row in rows
+        if row.endswith(str(path))
+    )

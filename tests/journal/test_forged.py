@@ -85,6 +85,7 @@ def test_a_mark_is_found_among_them():
 
 class CountingDisk(Disk):
     def __init__(self):
+        super().__init__()
         self.reads = 0
 
     def read_into(self, descriptor, buffer, offset):

@@ -27,6 +27,7 @@ class SmallDisk(Disk):
     """A disk that allocates at most ``room`` bytes over all its files."""
 
     def __init__(self, room):
+        super().__init__()
         self.room = room
         self._taken = {}
         self._paths = {}
@@ -193,6 +194,7 @@ def test_the_spare_is_for_those_that_free_space(tmp_path):
 
 class FailingDisk(Disk):
     def __init__(self, what):
+        super().__init__()
         self.what = what
         self.fails = False
 

@@ -5,6 +5,7 @@ Operations put, cut, drop, adopt and settle (docs/log.md, On a disk).
 
 from unittest.mock import patch
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,7 +16,14 @@ from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord
 from ares.sharedlog import stored_entries
 from ares.sharedlog.entries import MemoryEntries
-from ares.sharedlog.log_facts import PIECES, BatchPlace, PieceFetched, RecordsTaken
+from ares.sharedlog.log_facts import (
+    PIECES,
+    BatchPlace,
+    EncodedFact,
+    LogFact,
+    PieceFetched,
+    RecordsTaken,
+)
 from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
 
 BATCH_BYTES = 40
@@ -46,16 +54,19 @@ class FewBatches:
         if self.gathered:
             batches = self.places[self.place]
             batches.append(self.gathered)
-            self.shelf.batch(BatchPlace(self.place, BATCH_BYTES * (len(batches) - 1), 0))
+            count = len(batches) - 1
+            self.shelf.batch(BatchPlace(self.place, BATCH_BYTES * count, count))
             self.gathered = []
 
     def begin_place(self):
         self.encode()
         self.places[self.place + 1] = []
 
-    def scan(self, mark):
+    def scan(self, mark, encoded):
         assert mark.place < self.place, "what is read is in places that are full"
-        yield from self.places[mark.place][mark.offset // BATCH_BYTES :]
+        for facts in self.places[mark.place][mark.offset // BATCH_BYTES :]:
+            kind = list[EncodedFact if encoded else LogFact]
+            yield msgspec.msgpack.decode(msgspec.msgpack.encode(facts), type=kind)
 
 
 class Kept:
@@ -236,6 +247,27 @@ def test_what_the_disk_lost_is_said_and_what_is_behind_it_is_read():
     with pytest.raises(StoreDamaged):
         kept.reach(1, 4, 100)
     assert [record.first for record in kept.records(3, 4)] == [3]
+
+
+def test_a_read_of_one_position_decodes_no_record_before_its_own(monkeypatch):
+    decoded = []
+    decode = stored_entries.decode_record
+    monkeypatch.setattr(
+        stored_entries, "decode_record", lambda raw: decoded.append(raw) or decode(raw)
+    )
+    journal = FewBatches()
+    kept = StoredEntries(journal.shelf, b"chain")
+    records = [LogRecord(2 * at, ClientId(1), at + 1, 1, (b"a", b"b")) for at in range(1000)]
+    for at, each in enumerate(records):
+        kept.put(each)
+        if at % 250 == 249:
+            journal.append(RecordsTaken(b"chain", tuple(records[at - 249 : at + 1])))
+            journal.encode()
+    journal.begin_place()
+    journal.shelf.settle(1)
+    kept.settle()
+    assert kept.record(777) == records[388]
+    assert len(decoded) < 5
 
 
 def test_old_records_that_are_fetched_again_after_a_collection_are_the_new_ones():

@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from weakref import WeakSet
 
 from ares.metrics import DISK_S_BUCKETS, Histogram
 from ares.platform import trusted_files
@@ -20,6 +21,9 @@ BUFFERS_MAX = 512
 """Most buffers in a system call; Linux takes 1024."""
 
 DISK_BLOCK_BYTES = 4096
+
+LOOK_BYTES, LOOKED_AT_BYTES_MAX = 64 * 1024, 16 * 1024 * 1024
+"""Bytes of a map that a look may bring into memory, and most bytes that stay there."""
 
 NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors with the meaning: no room, and no other fault."""
@@ -48,6 +52,10 @@ def share_of_file_system(directory: Path, share: int) -> int:
 
 class Disk:
     """Files by descriptor. Every method raises OSError."""
+
+    def __init__(self) -> None:
+        self._looked_at: WeakSet[mmap.mmap] = WeakSet()
+        self._looked_at_bytes = 0
 
     def free_bytes(self, directory: Path) -> int:
         """Return the room on its file system for processes without root's rights; -1: unknown."""
@@ -148,6 +156,20 @@ class Disk:
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_DONTNEED)
 
+    def looked_at(self, view: memoryview, bytes: int) -> None:
+        """Release the pages of all maps after looks at LOOKED_AT_BYTES_MAX.
+
+        To release the pages after each look takes as long as a short look.
+        """
+        if isinstance(view.obj, mmap.mmap):
+            self._looked_at.add(view.obj)
+            self._looked_at_bytes += max(bytes, LOOK_BYTES)
+            if self._looked_at_bytes > LOOKED_AT_BYTES_MAX:
+                for map in self._looked_at:
+                    map.madvise(mmap.MADV_DONTNEED)
+                self._looked_at.clear()
+                self._looked_at_bytes = 0
+
     def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
         if len(buffers) == 1 and os.pwrite(descriptor, buffers[0], offset) == len(buffers[0]):
             return
@@ -191,6 +213,7 @@ class TimedDisk(Disk):
     """A disk with a histogram, ``syncs``, of the time of each call to fdatasync."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.syncs = Histogram(DISK_S_BUCKETS)
 
     def sync(self, descriptor: int) -> None:

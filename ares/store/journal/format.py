@@ -25,7 +25,7 @@ from typing import cast
 
 import msgspec
 from msgspec import Struct
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64
 
 from ares.model.codec import DETACHED_BYTES_MIN, Encoded, encode_array
 from ares.model.element import intact
@@ -34,6 +34,7 @@ from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import ELEMENT_PARTS_MAX, Element, Message, PutData
 from ares.model.tag import Tag
 from ares.replica.facts import ConfigurationRecord, TagsTrimmed
+from ares.sharedlog.log_facts import EncodedFact
 from ares.store.port import Stored
 
 JOURNAL_FORMAT = 1
@@ -89,6 +90,10 @@ class Batch(Struct, frozen=True, array_like=True):
     discarded: tuple[int, ...] = ()
 
 
+class _LogBatch(Struct, frozen=True, array_like=True):
+    facts: list[EncodedFact]
+
+
 class Frame(Struct, frozen=True):
     """A frame with a correct check, from ``start`` to ``end`` of its segment.
 
@@ -134,6 +139,7 @@ _BATCH_FIELDS = b"\x92"
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_batch = msgspec.msgpack.Decoder(Batch).decode
+_decode_log_batch = msgspec.msgpack.Decoder(_LogBatch).decode
 _decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 
 
@@ -206,7 +212,10 @@ def _without_data(put: PutData, parts: list[Buffer]) -> PutData:
 
 
 def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
-    return _check.pack(xxh3_64_intdigest(b"".join((prefix, table, body)), seed))
+    check = xxh3_64(prefix, seed)
+    check.update(table)
+    check.update(body)
+    return _check.pack(check.intdigest())
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -297,6 +306,14 @@ def decode_body(frame: Frame) -> Batch:
                 earlier.discarded,
             )
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
+
+
+def decode_log_batch(frame: Frame) -> Sequence[EncodedFact]:
+    """Return the facts of a log in a frame, with undecoded records. Raises :class:`Damage`."""
+    try:
+        return _decode_log_batch(frame.body).facts
+    except msgspec.MsgspecError as error:
         raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
 
 

@@ -41,6 +41,7 @@ from ares.store.journal.format import (
     Damage,
     Head,
     decode_batch,
+    decode_log_batch,
     encode_batch,
     encode_mark,
     kept_of_torn,
@@ -458,17 +459,21 @@ class SegmentJournal:
             else {**self._settled, number: end}
         )
 
-    def scan(self, mark: BatchPlace) -> Iterator[Sequence[Stored]]:
+    def scan(self, mark: BatchPlace, encoded: bool = False) -> Iterator[Sequence[Any]]:
         segment = self._sealed.get(mark.place)
         if segment is None:  # given back: its reader finds no facts, and treats this as damage
             return
+        end = mark.offset
         try:
             for frame in walk(
                 segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence
             ):
-                yield decode_batch(frame, segment.view).facts
+                end = frame.end
+                yield (
+                    decode_log_batch(frame) if encoded else decode_batch(frame, segment.view).facts
+                )
         finally:
-            self._disk.let_go(segment.view)
+            self._disk.looked_at(segment.view, end - mark.offset)
 
     def examination(self, place: int) -> SegmentExamination | None:
         end = self.durable().get(place)

@@ -121,6 +121,7 @@ class ModelDisk(Disk):
     """
 
     def __init__(self, rng: Random) -> None:
+        super().__init__()
         self.room: int | None = None
         self.failing = False
         self.patience: int | None = None
