@@ -117,7 +117,10 @@ class EncodedPiece(Struct, frozen=True, array_like=True, tag=149):
     """A stored :class:`PieceFetched` with undecoded records."""
 
     records: list[Raw]
-    source: bytes = PIECES
+
+    @property
+    def source(self) -> bytes:
+        return PIECES
 
 
 class _RecordBegin(Struct, frozen=True, array_like=True):

@@ -175,21 +175,29 @@ class RecordIndex:
                 raise _lost(first)
 
     def record(self, source: Source, position: int) -> LogRecord:
-        """Return the record of ``source`` with ``position``; no further record is decoded.
+        """Return the record of ``source`` with ``position``; decode one record of a batch at most.
 
         Raises :class:`StoreDamaged`.
         """
         mark = self._mark(source, position)
         for facts in self._reader.scan(mark, True) if mark is not None else ():
-            found = None
+            last, found = -1, None
             for fact in facts:
-                if isinstance(fact, EncodedTaken | EncodedPiece) and fact.source == source:
-                    at = bisect_right(fact.records, position, key=first_of_encoded) - 1
-                    record = decode_record(fact.records[at]) if at >= 0 else None
-                    if record is not None and position < record.end:
-                        found = record  # of two fetches in a batch the later one counts
-            if found is not None:
-                return found
+                if not isinstance(fact, EncodedTaken | EncodedPiece) or fact.source != source:
+                    continue
+                if fact.records:
+                    begin, before = first_of_encoded(fact.records[0]), last
+                    last = first_of_encoded(fact.records[-1])
+                    if begin <= position:
+                        at = bisect_right(fact.records, position, key=first_of_encoded)
+                        found = fact.records[at - 1]
+                    elif begin <= before:  # as in _fetched
+                        found = None
+            record = None if found is None else decode_record(found)
+            if record is not None and position < record.end:
+                return record
+            if last > position:
+                break
         raise _lost(position)
 
     def _mark(self, source: Source, position: int) -> BatchPlace | None:

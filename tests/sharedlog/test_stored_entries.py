@@ -3,6 +3,7 @@
 Operations put, cut, drop, adopt and settle (docs/log.md, On a disk).
 """
 
+from typing import get_args
 from unittest.mock import patch
 
 import msgspec
@@ -21,8 +22,10 @@ from ares.sharedlog.log_facts import (
     BatchPlace,
     EncodedFact,
     LogFact,
+    LogSnapshot,
     PieceFetched,
     RecordsTaken,
+    decode_record,
 )
 from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
 
@@ -202,6 +205,9 @@ class OnDisk(RuleBasedStateMachine):
             assert list(kept.stored.records(first, first + count)) == list(
                 kept.plain.records(first, first + count)
             )
+            for record in kept.plain.records(first, first + count):
+                for position in range(record.first, record.end):
+                    assert kept.stored.record(position) == record
 
     @invariant()
     def everything_is_there(self):
@@ -249,6 +255,21 @@ def test_what_the_disk_lost_is_said_and_what_is_behind_it_is_read():
     assert [record.first for record in kept.records(3, 4)] == [3]
 
 
+def test_every_fact_has_a_form_with_undecoded_records():
+    tags = [
+        {kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(union)}
+        for union in (LogFact | LogSnapshot, EncodedFact)
+    ]
+    assert tags[0].keys() == tags[1].keys()
+    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(EncodedFact).decode
+    record = LogRecord(3, ClientId(1), 1, 1, (b"x",))
+    taken, piece = (
+        decode(encode(fact)) for fact in (RecordsTaken(b"c", (record,), 3), PieceFetched((record,)))
+    )
+    assert (taken.source, piece.source) == (b"c", PIECES)
+    assert [decode_record(raw) for raw in (*taken.records, *piece.records)] == [record] * 2
+
+
 def test_a_read_of_one_position_decodes_no_record_before_its_own(monkeypatch):
     decoded = []
     decode = stored_entries.decode_record
@@ -288,6 +309,7 @@ def test_of_two_fetches_in_one_batch_the_later_one_is_read():
     run = OnDisk()
     run.take([[1]])
     run.cut_and_go_on(1)
+    run.collect()
     run.fetch([[1]])
     run.collect()
     run.fetch([[2]])

@@ -25,7 +25,7 @@ from typing import cast
 
 import msgspec
 from msgspec import Struct
-from xxhash import xxh3_64
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 from ares.model.codec import DETACHED_BYTES_MIN, Encoded, encode_array
 from ares.model.element import intact
@@ -48,6 +48,9 @@ _check = struct.Struct("<Q")
 BATCH_PREFIX_BYTES = _prefix.size + _check.size
 BATCH_FRAME_BYTES_MAX = BATCH_PREFIX_BYTES + 64
 """Most bytes of a batch beside its facts."""
+
+LARGE_BODY_BYTES = 16 * 1024
+"""Bytes of a body from which a check copies nothing."""
 
 LOOKED_AT_SHARE = 16
 """Limit of a search for frames, as a multiple of the bytes present: real frames do not overlap."""
@@ -212,7 +215,9 @@ def _without_data(put: PutData, parts: list[Buffer]) -> PutData:
 
 
 def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
-    check = xxh3_64(prefix, seed)
+    if len(body) < LARGE_BODY_BYTES:
+        return _check.pack(xxh3_64_intdigest(b"".join((prefix, table, body)), seed))
+    check = xxh3_64(prefix, seed)  # some releases of xxhash release the interpreter at each step
     check.update(table)
     check.update(body)
     return _check.pack(check.intdigest())
