@@ -39,9 +39,9 @@ def records_out_of_memory_before_they_are_durable() -> Any:
     """Drop records from memory that are in the place being filled and cannot be read yet."""
     settle, scan = HostedLog._settle, HostedLog.scan
 
-    def readable(self: HostedLog, mark: Any) -> Iterator[Any]:
+    def readable(self: HostedLog, mark: Any, encoded: bool) -> Iterator[Any]:
         assert self.journal is not None
-        return scan(self, mark) if mark.place in self.journal.places() else iter(())
+        return scan(self, mark, encoded) if mark.place in self.journal.places() else iter(())
 
     return together(
         patch.object(HostedLog, "_settle", lambda self, place: settle(self, self.place)),

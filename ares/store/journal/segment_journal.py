@@ -472,6 +472,7 @@ class SegmentJournal:
                 yield (
                     decode_log_batch(frame) if encoded else decode_batch(frame, segment.view).facts
                 )
+            end = segment.end
         finally:
             self._disk.looked_at(segment.view, end - mark.offset)
 
