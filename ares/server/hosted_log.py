@@ -215,7 +215,13 @@ class HostedLog:
         if isinstance(message, Forward) and not self.has_room(room_for(message)):
             return self._without_records(message)
         if isinstance(message, Trim | Introduce):
-            return message if self.has_room(len(_encode(message)), Use.POINTERS) else None
+            bytes = len(_encode(message)) + FACT_BYTES
+            if isinstance(message, Introduce):  # each chain is a fact, and a pointer to the next
+                bytes = 2 * bytes + 2 * FACT_BYTES * len(message.earlier)
+            if not self.has_room(bytes, Use.POINTERS):
+                return None
+            self.pending += bytes
+            return message
         if leaves_pointer(self.node.state, message):
             bytes = POINTER_FACTS_MAX * (FACT_BYTES + len(_encode(message)))
             if not self.has_room(bytes, Use.COMPACTION):
@@ -259,7 +265,7 @@ class HostedLog:
                         self._surroundings.send([(sender, refused)])
                     return
             if isinstance(fitting, Append | Forward | GivenBack | Fetched):
-                self.pending += room_for(fitting)
+                self.pending += FACT_BYTES + room_for(fitting)
                 if full_disk.refuses and fitting is message and room_for(fitting):
                     full_disk.take()
             message = fitting

@@ -262,10 +262,13 @@ class HostedLogs:
                 trial.commits.turn()
                 return
             hosted = self._begun(name)
-        if hosted is not None:
-            hosted.hand(sender, message)
-        else:
-            self._respond(sender, [Refused(message.call, Reason.STORAGE, _NO_MORE)])
+            if hosted is None:
+                self._respond(sender, [Refused(message.call, Reason.STORAGE, _NO_MORE)])
+                return
+        hosted.hand(sender, message)
+        if not hosted.node.state.chains:  # the disk has no room for the introduction
+            self._logs.remove(hosted)
+            hosted.close()
 
     def _begun(self, name: DomainName) -> HostedLog | None:
         """Return a new log, or None without room.

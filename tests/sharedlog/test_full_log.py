@@ -5,6 +5,7 @@ See docs/log.md, On a disk.
 
 import random
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +13,7 @@ from ares.model.configuration import CHAIN_RULE, Status, Successor
 from ares.model.identity import ClientId
 from ares.model.log_messages import (
     Append,
+    Appended,
     AppendOutcome,
     Committed,
     Forward,
@@ -23,6 +25,7 @@ from ares.model.log_messages import (
     seal_of,
 )
 from ares.model.messages import Introduce, Reason, Refused, WriteConfig
+from ares.server.hosted_log import HostedLog
 from ares.server.hosted_logs import HostedLogs, LogsParts
 from ares.sharedlog.chain_node import ASK_BACK_AGAIN_S
 from ares.store.journal.segment_journal import SegmentJournal
@@ -192,6 +195,24 @@ def test_another_log_is_refused_and_the_server_goes_on(alone):
     assert (reply.reason, "no room for one more log" in reply.detail) == (Reason.STORAGE, True)
     assert len(alone.logs.nodes) == 1
     assert isinstance(alone.append(number)[0], Refused)
+
+
+def test_many_trims_of_one_turn_on_a_full_disk_are_counted(alone):
+    """A trim is a fact: more trims than the room left ended the server."""
+    number, _ = fill(alone)
+    replies = alone.ask(*(Trim(call(), alone.chain.id, upto) for upto in range(1, number)))
+    assert {type(reply) for reply in replies} == {TrimDone, Refused}
+    alone.ask(Trim(call(), alone.chain.id, number - 1))
+    assert isinstance(alone.append(number)[0], Appended)
+
+
+def test_an_introduction_without_room_leaves_no_log():
+    with patch.object(HostedLog, "fitting", lambda self, message: None):
+        server = FullServer(8 * PLACE_BYTES, ("s0",))
+    (refused,) = server.messages
+    assert (refused.reason, server.logs.nodes) == (Reason.STORAGE, [])
+    server.ask(Introduce(call(), server.chain))
+    assert len(server.logs.nodes) == 1
 
 
 def test_answers_to_calls_never_made_change_nothing(alone):
