@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ares.store.journal import disk as disk_module
-from ares.store.journal.disk import BUFFERS_MAX, LOOK_BYTES, Disk
+from ares.store.journal.disk import BUFFERS_MAX, LOOK_BYTES, Disk, TimedDisk
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000, 1 << 20])
@@ -33,11 +33,12 @@ def test_everything_is_written_however_little_the_system_takes_at_once(
     disk.close(descriptor)
 
 
-def test_pages_leave_memory_after_many_looks_and_a_closed_map_is_forgotten(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [Disk, TimedDisk])
+def test_pages_leave_memory_after_many_looks(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(disk_module, "LOOKED_AT_BYTES_MAX", 2 * LOOK_BYTES)
     path = tmp_path / "segment"
     path.write_bytes(bytes(8 * LOOK_BYTES))
-    looks = Disk()
+    looks = kind()
     with path.open("r+b") as file:
         kept, closed = (memoryview(mmap.mmap(file.fileno(), 0)) for _ in range(2))
     assert kept[0] == closed[0] == 0

@@ -56,7 +56,7 @@ def record(first, number, entry):
 
 @pytest.fixture
 def wired():
-    """Return nodes that know each other's life, after an append at position 0."""
+    """Return nodes that know the lives of neighbours, after an append at position 0."""
     wired = Wired()
     for name in NAMES:
         wired.hand(name, Introduce(NO_CALL, C0))
@@ -325,7 +325,7 @@ def test_a_node_that_stores_in_the_same_turn_sends_one_forward(wired):
 
 
 def test_a_return_ends_without_the_name_of_the_successor(wired):
-    """Roles keep a server from naming a later chain than the next."""
+    """Roles keep a server from naming a chain after the next chain."""
     wired.hand("s1", WriteConfig(call(), C0.id, Successor(chain(2, 1), Status.FINALIZED)))
     wired.run(without=NAMES)
     wired.crash("s0")
@@ -364,7 +364,7 @@ def test_control_a_forward_of_an_earlier_life_splits_the_log(wired):
 
 
 def a_forward_to_an_earlier_life(wired):
-    """Return the lengths after a tail restarted, and took a forward for its life before."""
+    """Return the lengths after a restarted tail took a forward for an earlier life."""
     wired.hand("s0", append(2, b"1", lowest=2), sync=False)
     ((_, _, late),) = wired.sent
     wired.sent.clear()
@@ -386,7 +386,7 @@ def test_control_a_forward_to_an_earlier_life_brings_what_its_sender_forgot(wire
 
 
 def records_given_to_others(wired):
-    """Return the head's length after records given to its earlier life, and to its live one."""
+    """Return the head's length after records given to an earlier life, and to the live head."""
     wired.crash("s0")
     given = GivenBack(NO_CALL, C0.id, "s1", 1, 1, (record(1, 2, b"1"),), 2)
     wired.hand("s0", given, "s1")
@@ -411,7 +411,7 @@ def test_control_a_live_head_takes_records_in_places_that_it_gives_away(wired):
 
 
 def lengths_after_loss_of_power(wired):
-    """Return the lengths when the head asks before the node behind has taken back its records."""
+    """Return the lengths when the head asks a returning node."""
     wired.hand("s0", append(2, b"1", lowest=2), sync=False)
     wired.run(sync=False)
     wired.collect("s2")
@@ -473,9 +473,9 @@ def test_control_a_head_forwards_what_it_may_forget_with_the_chain():
 
 
 def bound_of_a_tail_that_restarted(wired):
-    """Return the tail's evidence, where the tail forgot what it had committed.
+    """Return the evidence of a restarted tail that forgot the committed position.
 
-    The node before restarted, too, and was told of nothing.
+    The node before restarted, too, without news.
     """
     wired.hand("s0", append(2, b"1", lowest=2))
     wired.run()
@@ -590,7 +590,7 @@ def test_the_tail_tells_nobody_that_it_is_sealed(wired):
 
 
 def test_a_next_node_of_an_earlier_release_gets_missing_records_again():
-    """Such a node tells of no life, and its chain has the earlier rule."""
+    """The node reports life 0, and the chain has the earlier rule."""
     of, nodes = chain(rule=""), Wired()
     for name in NAMES:
         nodes.hand(name, Introduce(NO_CALL, of))

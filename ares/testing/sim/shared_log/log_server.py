@@ -30,7 +30,7 @@ LOG_SERVER_TICK_S = 0.05
 
 
 class SimSender(NamedTuple):
-    """A client as a server's transport names it."""
+    """The name of a client in a server's transport."""
 
     name: str
     key: str
@@ -38,12 +38,12 @@ class SimSender(NamedTuple):
 
 
 def unbound(append: Append) -> BoundAppend:
-    """Return ``append`` under its id as it was sent."""
+    """Return ``append`` under the id that the client sent."""
     return structs.replace(bound_append(None, append), client=append.client)
 
 
 class LogServerRun(Protocol):
-    """The parts of a run that a server of a log uses."""
+    """The parts of a run for a server of a log."""
 
     plan: LogPlan
     world: SimWorld
@@ -185,7 +185,7 @@ class SegmentSeen(NamedTuple):
 
 
 def _is_cut(copy: ChainSegment) -> bool:
-    """Return whether the node knows the successor: it may have cut its copy."""
+    """Return whether the node knows the successor, and may have cut the copy."""
     return copy.successor is not None or copy.collected
 
 
@@ -195,11 +195,11 @@ class LogWatch:
     ``decided``: the chains that consensus decided, by index.
 
     - Any two copies of a chain agree as far as both reach, below its end.
-    - Every node holds a prefix of the records of the previous node, unless one of the two has not
-      taken back its records. With these records the sentence holds for all nodes.
+    - Every node holds a prefix of the records of the previous node, unless records of either node
+      are not back yet. With these records the sentence holds for all nodes.
     - The committed position of a node is durable at the node, and durable records stay, also in a
       restart.
-    - A record known as committed is durable at every node, and keeps its place for ever, over all
+    - A record known as committed is durable at every node, and keeps the place for ever, over all
       chains.
     - An informed node has reached all that the tail ever knew as committed.
     - A chain is finalized only when all nodes have every record below the chain's start.
@@ -261,7 +261,7 @@ class LogWatch:
                 )
 
     def _copies(self, segment: ChainSegment) -> list[ChainSegment | None]:
-        """Return the copies of a chain, head first; None for a node without the chain."""
+        """Return the copies of a chain from the head on, or None for a node without the chain."""
         id = segment.configuration.id
         return [self._server_of(name).node.state.segments.get(id) for name in segment.servers]
 
@@ -291,8 +291,8 @@ class LogWatch:
     def _look_at_order(self, segment: ChainSegment) -> None:
         """Check that every node has a prefix of the copy of the node before.
 
-        A node that has not taken back its records counts with the records of the node behind, if
-        these are more. A node that knows the successor is compared with no other.
+        A returning node counts with the records of the node behind, if these are more. A node that
+        knows the successor is not compared.
         """
         behind = segment.start
         for copy in reversed(self._copies(segment)):
@@ -319,7 +319,7 @@ class LogWatch:
                 )
 
     def _look_at_copies(self, server: LogServer, segment: ChainSegment, since: int) -> None:
-        """Check that the new records are the records of all other copies."""
+        """Check that the new records are the same in all copies."""
         own = {record.first: record for record in segment.entries.records(since, segment.length)}
         for name in segment.servers:
             other = self._server_of(name).node.state.segments.get(segment.configuration.id)
