@@ -28,7 +28,7 @@ from ares.model.messages import (
     ServerWork,
 )
 from ares.replica.configuration_state import ConfigurationState
-from ares.sharedlog.log_state import LogTotals
+from ares.sharedlog.log_state import LogState
 
 if TYPE_CHECKING:
     from ares.compiled import ServedTurn
@@ -234,6 +234,25 @@ class ServerContents(Struct, frozen=True):
     spare_servers: int
 
 
+class LogTotals(Struct, frozen=True):
+    """Totals of all logs at a server.
+
+    ``entries``: entries at this server. ``committed``: positions known to be committed. ``sealed``:
+    logs with a sealed last chain and no decided successor. ``returning``: logs of which the server
+    takes records back after a restart. ``fetching``: logs that fetch old entries. ``to_fetch``: the
+    number of these entries, of which ``fetched`` have arrived.
+    """
+
+    logs: int
+    entries: int
+    committed: int
+    sealed: int
+    returning: int
+    fetching: int
+    to_fetch: int
+    fetched: int
+
+
 class Vitals(Struct, frozen=True):
     """The health of a server.
 
@@ -279,3 +298,23 @@ def holding(hosted: Iterable[ConfigurationState]) -> ServerContents:
         moving_objects,
         -1 if spare_servers == SERVERS_MAX else spare_servers,
     )
+
+
+def held_logs(states: Iterable[LogState]) -> LogTotals:
+    """Return the totals of ``states``."""
+    logs = entries = committed = sealed = returning = fetching = to_fetch = fetched = 0
+    for state in states:
+        hosted = state.describe()
+        if not hosted or hosted[-1].chain is None:
+            continue
+        last, part = hosted[-1].configuration, hosted[-1].chain
+        logs += 1
+        entries += sum(each.objects for each in hosted)
+        committed += part.committed
+        sealed += part.sealed and hosted[-1].successor is None
+        returning += part.returning
+        if not part.sealed and part.fetched < last.start:
+            fetching += 1
+            to_fetch += last.start - part.trimmed
+            fetched += max(part.fetched - part.trimmed, 0)
+    return LogTotals(logs, entries, committed, sealed, returning, fetching, to_fetch, fetched)

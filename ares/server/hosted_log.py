@@ -203,7 +203,7 @@ class HostedLog:
         """Return the part of ``message`` for which the disk has room, or None.
 
         Seals, pointers and trims may use the room left beyond the room for data, and seals and
-        pointers the last of it. A known pointer needs no room.
+        pointers the last of it. A known pointer or introduction needs no room.
         """
         if isinstance(message, Append | Fetched) and not self.has_room(room_for(message)):
             return None
@@ -214,6 +214,8 @@ class HostedLog:
             message = msgspec.structs.replace(message, records=some)
         if isinstance(message, Forward) and not self.has_room(room_for(message)):
             return self._without_records(message)
+        if isinstance(message, Introduce) and self.node.state.knows(message):
+            return message
         if isinstance(message, Trim | Introduce):
             bytes = len(_encode(message)) + FACT_BYTES
             if isinstance(message, Introduce):  # each chain is a fact, and a pointer to the next

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, get_args
 
+from ares.metrics import LogTotals, held_logs
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
@@ -41,7 +42,6 @@ from ares.server.commit_loop import FullDisk
 from ares.server.hosted_log import LOG_PLACE_BYTES, HostedLog
 from ares.sharedlog.chain_segment import ChainSegment, Sender
 from ares.sharedlog.entries import Entries
-from ares.sharedlog.log_state import LogTotals, held_logs
 from ares.sharedlog.node import LogNode
 from ares.store.port import OrderedJournal, SharedLogJournals
 

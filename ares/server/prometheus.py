@@ -15,11 +15,10 @@ from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ares import compiled
-from ares.metrics import AutopilotCounters, Histogram, ListenerTraffic, Vitals
+from ares.metrics import AutopilotCounters, Histogram, ListenerTraffic, LogTotals, Vitals
 from ares.model.messages import ConsensusDescription, DiskUsage
 from ares.platform import tasks
 from ares.platform.release import version
-from ares.sharedlog.log_state import LogTotals
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -9,7 +9,6 @@ chain. See docs/log.md, Terms, and Old positions.
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.model.configuration import (
@@ -21,15 +20,17 @@ from ares.model.configuration import (
     advance,
 )
 from ares.model.errors import BadInput, StoreDamaged
-from ares.model.identity import ConfigurationId, ServerId
+from ares.model.identity import NO_CALL, ClientId, ConfigurationId, ServerId
 from ares.model.log_messages import (
     ANSWER_BYTES_MAX,
     ChainReport,
     LogEntries,
     LogRecord,
     ReadLog,
+    RowFound,
+    RowPlace,
 )
-from ares.model.messages import EARLIER_MAX, ConfigurationReport, Reason
+from ares.model.messages import EARLIER_MAX, ConfigurationReport, Introduce, Reason
 from ares.model.work import entries_bulk
 from ares.sharedlog.chain_segment import ChainSegment
 from ares.sharedlog.entries import ClientRows, Entries, MemoryEntries
@@ -82,45 +83,6 @@ def check_one_log(chains: Sequence[Configuration]) -> None:
             "the chains of one log are introduced without gaps, and none starts before the one "
             "before it"
         )
-
-
-class LogTotals(Struct, frozen=True):
-    """Totals of all logs at a server.
-
-    ``entries``: entries at this server. ``committed``: positions known to be committed. ``sealed``:
-    logs with a sealed last chain and no decided successor. ``returning``: logs of which the server
-    takes records back after a restart. ``fetching``: logs that fetch old entries. ``to_fetch``: the
-    number of these entries, of which ``fetched`` have arrived.
-    """
-
-    logs: int
-    entries: int
-    committed: int
-    sealed: int
-    returning: int
-    fetching: int
-    to_fetch: int
-    fetched: int
-
-
-def held_logs(states: "Iterable[LogState]") -> LogTotals:
-    """Return the totals of ``states``."""
-    logs = entries = committed = sealed = returning = fetching = to_fetch = fetched = 0
-    for state in states:
-        hosted = state.describe()
-        if not hosted or hosted[-1].chain is None:
-            continue
-        last, part = hosted[-1].configuration, hosted[-1].chain
-        logs += 1
-        entries += sum(each.objects for each in hosted)
-        committed += part.committed
-        sealed += part.sealed and hosted[-1].successor is None
-        returning += part.returning
-        if not part.sealed and part.fetched < last.start:
-            fetching += 1
-            to_fetch += last.start - part.trimmed
-            fetched += max(part.fetched - part.trimmed, 0)
-    return LogTotals(logs, entries, committed, sealed, returning, fetching, to_fetch, fetched)
 
 
 def is_answer(reply: LogEntries) -> bool:
@@ -393,6 +355,11 @@ class LogState:
             else ChainPointed(own.id, new, collected)
         )
 
+    def knows(self, introduction: Introduce) -> bool:
+        """Return whether the introduction leaves no fact."""
+        chains = (*introduction.earlier, introduction.configuration)
+        return all(chain.index in self.chains for chain in chains)
+
     def unpointed(self) -> list[tuple[ChainSegment, Successor]]:
         """Return the segments without a successor, where the next chain is known.
 
@@ -576,6 +543,29 @@ class LogState:
                 return ()
             entries, upto = pointed[0].entries, pointed[0].length
         return self.read(entries, first, upto, bytes_max)[0][:records_max]
+
+    def row_found(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:
+        """Return a client's row in the segment of ``chain``, and below, if this node has that part.
+
+        None if this node lacks a part of the segment.
+        """
+        holds = self.rows_for(chain)
+        if holds is None:
+            return None
+        rows, whole = holds
+        row = rows.get(client)
+        if row is None:
+            uncertain = self.may_have_been_trimmed(since, 0 if whole else chain.start)
+            return RowFound(NO_CALL, True, 0, (), whole, uncertain, self.trimmed)
+        places = tuple(RowPlace(number, *place) for number, place in row.places.items())
+        return RowFound(NO_CALL, True, row.last, places, whole, False, self.trimmed)
+
+    def may_have_been_trimmed(self, since: int, first: int) -> bool:
+        """Return whether a missing row may have been trimmed.
+
+        The node answers for positions at ``first`` and later.
+        """
+        return self.trimmed > since and self.trimmed > first
 
     def rows_for(self, chain: Configuration) -> tuple[ClientRows, bool] | None:
         """Return the rows of :meth:`holds_row`, also for the chain of a head itself.

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import BadInput
-from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
+from ares.model.identity import NO_CALL, CallId, ConfigurationId, ServerId
 from ares.model.log_messages import (
     LOG_PIECE_BYTES,
     RECORDS_MAX,
@@ -38,7 +38,6 @@ from ares.model.log_messages import (
     ReadEach,
     ReadLog,
     RowFound,
-    RowPlace,
     Seal,
     SealDone,
     Stand,
@@ -90,7 +89,9 @@ class LogNode(ChainNode):
         meter: Meter | None = None,
     ) -> None:
         super().__init__(server, identity, make_entries, calls_from, meter)
-        self._looks = EarlierLooks(self._send, self._row_here, self._append_found, self._next_call)
+        self._looks = EarlierLooks(
+            self._send, self.state.row_found, self._append_found, self._next_call
+        )
         self.fetcher = Fetcher(self.state, self._send, self._next_call, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             BoundAppend: self.append,
@@ -283,7 +284,7 @@ class LogNode(ChainNode):
             self._answer(segment, sender, request, AppendOutcome.SEALED)
         elif segment.returning:
             self._answer(segment, sender, request, AppendOutcome.BEHIND)
-        elif row is None and self._may_have_been_trimmed(request.since, segment.start):
+        elif row is None and self.state.may_have_been_trimmed(request.since, segment.start):
             self._answer(segment, sender, request, AppendOutcome.UNCERTAIN, segment.committed)
         else:
             last = row.last if row is not None else found.last
@@ -299,13 +300,6 @@ class LogNode(ChainNode):
                     )
             self._append_after(segment, sender, request, last)
         return None
-
-    def _may_have_been_trimmed(self, since: int, first: int) -> bool:
-        """Return whether a missing row may have been trimmed.
-
-        The node answers for positions at ``first`` and later.
-        """
-        return self.state.trimmed > since and self.state.trimmed > first
 
     def _append_after(
         self, segment: ChainSegment, sender: Sender, request: BoundAppend, last: int
@@ -560,25 +554,9 @@ class LogNode(ChainNode):
         segment = self._segment(request)
         if request.successor is not None:
             self._point(segment, request.successor)
-        found = self._row_here(segment.configuration, request.client, request.since)
+        found = self.state.row_found(segment.configuration, request.client, request.since)
         nothing = RowFound(NO_CALL, False, 0, (), False, False, self.state.trimmed)
         self._send(sender, replace(found or nothing, call=request.call), self.fact_count)
-
-    def _row_here(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:
-        """Return a client's row in the segment of ``chain``, and below, if this node has that part.
-
-        None if this node lacks a part of the segment.
-        """
-        holds = self.state.rows_for(chain)
-        if holds is None:
-            return None
-        rows, whole = holds
-        row = rows.get(client)
-        if row is None:
-            uncertain = self._may_have_been_trimmed(since, 0 if whole else chain.start)
-            return RowFound(NO_CALL, True, 0, (), whole, uncertain, self.state.trimmed)
-        places = tuple(RowPlace(number, *place) for number, place in row.places.items())
-        return RowFound(NO_CALL, True, row.last, places, whole, False, self.state.trimmed)
 
     def row_found(self, sender: Sender, reply: RowFound) -> None:
         self._looks.receive(reply, self.now)

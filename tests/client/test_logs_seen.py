@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ares.cli.observe.domain_survey import survey
 from ares.cli.observe.observed_chains import chains_seen
-from ares.metrics import DISK_S_BUCKETS, Histogram
+from ares.metrics import DISK_S_BUCKETS, Histogram, LogTotals, held_logs
 from ares.model.configuration import CHAIN_RULE, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ServerId
@@ -18,7 +18,6 @@ from ares.reconfig.throttle import Throttle
 from ares.replica.replica import Replica
 from ares.server.prometheus import of_server, render
 from ares.server.storage_server import StorageServer
-from ares.sharedlog.log_state import LogTotals, held_logs
 from ares.sharedlog.node import LogNode
 from tests.client.conftest import cluster as cluster
 from tests.sharedlog.chains import CLIENT, NAMES, Wired, call, chain

@@ -24,12 +24,12 @@ from ares.metrics import (
     AutopilotCounters,
     Histogram,
     ListenerTraffic,
+    LogTotals,
 )
 from ares.model.messages import ConsensusDescription, DiskUsage, GetTag
 from ares.platform.interpreter import python
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
-from ares.sharedlog.log_state import LogTotals
 from tests.journal.journal_node import INITIAL, plain, requests
 
 from .pages import samples

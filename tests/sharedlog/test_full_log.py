@@ -206,6 +206,14 @@ def test_many_trims_of_one_turn_on_a_full_disk_are_counted(alone):
     assert isinstance(alone.append(number)[0], Appended)
 
 
+def test_a_known_introduction_needs_no_room(alone):
+    """A client introduces the chain at its first contact, also for reads."""
+    with patch.object(HostedLog, "has_room", lambda *arguments: False):
+        assert alone.ask(Introduce(call(), alone.chain)) == []
+        (refused,) = alone.ask(Introduce(call(), chain(1, 0, ("s0",)), (alone.chain,)))
+    assert refused.reason is Reason.STORAGE
+
+
 def test_an_introduction_without_room_leaves_no_log():
     with patch.object(HostedLog, "fitting", lambda self, message: None):
         server = FullServer(8 * PLACE_BYTES, ("s0",))

@@ -329,20 +329,20 @@ def rows_of_cut_entries_kept() -> Any:
 
 def rows_trimmed_without_a_word() -> Any:
     """Take a client without a row for new, also if the row was trimmed."""
-    return patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: False)
+    return patch.object(LogState, "may_have_been_trimmed", lambda self, since, first: False)
 
 
 def older_rows_believed() -> Any:
     """Make a head ask for a trimmed row at nodes that still have the row."""
-    judge, ask = LogNode._may_have_been_trimmed, EarlierLooks._ask
+    judge, ask = LogState.may_have_been_trimmed, EarlierLooks._ask
 
     def elsewhere(self: EarlierLooks, key: Any, look: Any, now: float) -> None:
         self._here = lambda *arguments: None
         ask(self, key, look, now)
 
     believing = patch.object(
-        LogNode,
-        "_may_have_been_trimmed",
+        LogState,
+        "may_have_been_trimmed",
         lambda self, since, first: since >= first and judge(self, since, first),
     )
     return together(believing, patch.object(EarlierLooks, "_ask", elsewhere))
