@@ -32,7 +32,7 @@ from ares.dap.reading import (
     patience_s,
 )
 from ares.engine.effects import Gather, Operation, Pause
-from ares.engine.phases import PUT_DATA, phase
+from ares.engine.phases import GET_DATA, PUT_DATA, phase
 from ares.engine.readiness import Readiness, ServerOrder
 from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import sealed
@@ -144,7 +144,7 @@ class DataAccess:
         """
         return self.get_data(object, carry, effort=effort, needed=0)
 
-    @phase("GetData")
+    @phase(GET_DATA)
     def get_data(
         self,
         object: ObjectName,

@@ -14,6 +14,7 @@ RECONFIGURE = "StartReconRequest-MEMORY"
 PHASE_1 = "Phase1"
 PHASE_2 = "Phase2"
 READ_CONFIG = "ReadConfig"
+GET_DATA = "GetData"
 PUT_DATA = "PutData"
 
 ROUND = "CommunicationLatency"

@@ -19,6 +19,7 @@ from ares.engine.phases import (
     CONSENSUS,
     DECODE,
     ENCODE,
+    GET_DATA,
     PAUSE,
     PHASE_1,
     PHASE_2,
@@ -39,7 +40,9 @@ from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.registers.coverable import CoverableResult
 
 BEFORE_PHASES = ""
-_PHASE_OF_STEP = (PHASE_1, PHASE_2)
+_PHASE_OF_STEP = {PHASE_1: PHASE_1, PHASE_2: PHASE_2, GET_DATA: PHASE_1, PUT_DATA: PHASE_2}
+"""The phase that a step begins; a reconfiguration moves data without a phase of its own."""
+
 _WAITS = (ROUND, CONSENSUS, PAUSE, QUEUE, CHAIN)
 _CHANGING_OPERATIONS = ("write", "put", "delete", "reconfigure", "append", "trim")
 
@@ -89,9 +92,7 @@ class OperationPhases:
             above = (
                 phases.get(part.parent, BEFORE_PHASES) if part.parent is not None else BEFORE_PHASES
             )
-            phase = phases[part] = above or (
-                part.name if part.name in _PHASE_OF_STEP else BEFORE_PHASES
-            )
+            phase = phases[part] = above or _PHASE_OF_STEP.get(part.name, BEFORE_PHASES)
             self.parts[phase, part.name].append(part)
 
     def of(self, name: str, *phases: str) -> list[RecordedPart]:

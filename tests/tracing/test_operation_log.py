@@ -188,6 +188,25 @@ def test_a_round_that_was_cut_short_made_no_quorum():
     assert "quorum_phase1_servers" not in line
 
 
+def test_the_quorums_of_a_reconfiguration_are_those_of_its_last_move():
+    rig = written()
+    moving = Traced()
+    moving.replicas, moving.recording.operation.name = rig.replicas, "reconfiguration"
+    access = moving.view.dap(EC)
+
+    def move():
+        for name in ("x", "y"):
+            found = yield from access.get_data(name)
+            yield from access.put_data(name, found.tag, found.value)
+
+    moving.run(move())
+    while not moving.ends:
+        moving.answer()
+    line = line_of(moving.recording, "reconfiguration of 'default'", None, None)
+    assert (len(line["quorum_phase1_servers"]), len(line["quorum_phase2_servers"])) == (4, 4)
+    assert (line["quorum_phase1"], line["quorum_phase2"], line["prop"]) == (0, 0, False)
+
+
 def test_a_versioned_write_that_came_too_late_wrote_nothing():
     rig = written()
     late = Traced()

@@ -5,7 +5,7 @@ The papers print it in words only: "similar modifications are applied to the ABD
 """
 
 from ares.engine.effects import Operation
-from ares.engine.phases import MAX_TAG, phase
+from ares.engine.phases import GET_DATA, MAX_TAG, phase
 from ares.model.configuration import Successor
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO
@@ -19,7 +19,7 @@ class AbdDap(PublishedDap):
     def index(self, position: int) -> int:
         return 0
 
-    @phase("GetData")
+    @phase(GET_DATA)
     def get_data(
         self, object: ObjectName, carry: Successor | None = None
     ) -> Operation[tuple[Found, Cs]]:

@@ -8,7 +8,7 @@ List.
 from collections import Counter
 
 from ares.engine.effects import Operation
-from ares.engine.phases import FIND_TAG, MAX_TAG, MAX_VALUE, phase
+from ares.engine.phases import FIND_TAG, GET_DATA, MAX_TAG, MAX_VALUE, phase
 from ares.model.configuration import Successor
 from ares.model.errors import Undecodable
 from ares.model.identity import ObjectName
@@ -24,7 +24,7 @@ class EcDap(PublishedDap):
     def index(self, position: int) -> int:
         return position
 
-    @phase("GetData")
+    @phase(GET_DATA)
     def get_data(
         self, object: ObjectName, carry: Successor | None = None
     ) -> Operation[tuple[Found, Cs]]:
