@@ -257,15 +257,13 @@ class Engine:
             if outcome.error:
                 failed.append(f"{round.scenario}/{round.name}")
             else:
-                self._overheads.append(outcome.seconds - round.parameters.expected_s)
+                self._overheads.append(outcome.seconds - round.parameters.work_s)
             outcome_text = (
                 f"FAILED: {outcome.error}"
                 if outcome.error
                 else ", ".join(filter(None, (f"{outcome.seconds:.1f} s", outcome.note)))
             )
-            left_s = sum(
-                other.parameters.expected_s + self._overhead_s() for other in rounds[number:]
-            )
+            left_s = sum(other.parameters.work_s + self._overhead_s() for other in rounds[number:])
             self._report_line(
                 f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {outcome_text}; about "
                 f"{left_s / 60:.0f} min left"
@@ -355,7 +353,7 @@ class _OneRound:
             self._round.parameters,
             playbooks_of(self._round.protocol, self._bed.name not in MADE),
         )
-        timeout_s = WORK_SPARE * (parameters.expected_s + parameters.published_s) + WORK_SPARE_S
+        timeout_s = WORK_SPARE * parameters.work_s + WORK_SPARE_S
         described = inventory_of(
             self._round,
             layout,

@@ -1,6 +1,7 @@
 """The commands `list`, `run` and `report` of `python -m experiments`."""
 
 import argparse
+import math
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ from experiments.verdicts.rows import DATABASE
 RESULTS = Path("results/experiments")
 POINTS = "points"
 """The scale whose rounds are the points that claims name."""
+
+LONGEST_POINT_MIN = 10.0
+"""Most minutes of work of a point's round, by default: the points have to end in a night."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -96,6 +100,13 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="N",
         help="on hosts that are made for it (default: 250)",
     )
+    running.add_argument(
+        "--longest",
+        type=float,
+        metavar="MIN",
+        help=f"leave out rounds with more minutes of work (default: {LONGEST_POINT_MIN:.0f} with "
+        f"--scale {POINTS}, else none)",
+    )
     running.add_argument("--seed", type=int, default=1)
     running.set_defaults(run=carry_out)
 
@@ -155,6 +166,7 @@ def carry_out(arguments: argparse.Namespace) -> int:
         ]
     if not rounds:
         raise BadInput("no round is left: the scenarios have none of these protocols")
+    rounds = list(_short_enough(rounds, arguments))
     left = [
         round
         for round in rounds
@@ -188,6 +200,24 @@ def _rounds_of(chosen: list[Scenario], arguments: argparse.Namespace) -> Iterato
             yield from point_rounds(scenario, claims(), protocols)
         else:
             yield from scenario.rounds(arguments.scale, protocols)
+
+
+def _short_enough(
+    rounds: list[ScenarioRound], arguments: argparse.Namespace
+) -> Iterator[ScenarioRound]:
+    """Yield the rounds without long work; name the others."""
+    longest = arguments.longest
+    if longest is None:
+        longest = LONGEST_POINT_MIN if arguments.scale == POINTS else math.inf
+    for round in rounds:
+        minutes = round.parameters.work_s / 60
+        if minutes <= longest:
+            yield round
+        else:
+            print(
+                f"left out: {round.scenario}/{round.name}: about {minutes:.0f} min of work "
+                f"(--longest {longest:g})"
+            )
 
 
 def _chosen(names: list[str], given: list[str]) -> list[Scenario]:

@@ -265,6 +265,11 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
         rate = self.rate_mbit * 1e6 / 8 or BYTES_PER_S
         return operations * values * self.object_size / rate
 
+    @property
+    def work_s(self) -> float:
+        """Return the approximate time of the work, also as published."""
+        return self.expected_s + self.published_s
+
 
 SWITCHES = Parameters().switches
 
@@ -316,7 +321,7 @@ class ScenarioRound(Struct, frozen=True):
     def expected_s(self) -> float:
         """Return the time with the steps around the work, which grows with the servers."""
         return (
-            self.parameters.expected_s
+            self.parameters.work_s
             + self.parameters.preparing_s
             + 4.0
             + 0.6 * self.parameters.servers

@@ -185,6 +185,7 @@ def test_values_of_algorithms_as_published_have_time_for_their_link():
     assert abd.published_s == pytest.approx(2 * 10 * (2 * 5) * 0.1)
     code = Parameters(servers=11, parity=9, writers=5, readers=1, published="ares", **point)
     assert code.published_s == pytest.approx(6 * 10 * (5 + 2) * 11 / 2 * 0.1)
+    assert abd.work_s == abd.expected_s + abd.published_s
     assert Parameters(servers=5, **point).published_s == 0.0
 
 

@@ -16,6 +16,7 @@ from ares.platform.interpreter import python
 from ares.results.summary import SUMMARY_COLUMNS
 from experiments.__main__ import main
 from experiments.logs import log_load_plan
+from experiments.rounds.round_commands import LONGEST_POINT_MIN
 from experiments.rounds.scenario import Parameters, scenarios
 from experiments.sites import fog_plan
 from experiments.sites.store_table import SITE_STORES
@@ -185,7 +186,9 @@ def test_points_are_rounds_of_what_claims_name_at_the_papers_sizes():
 
 def test_all_points_fit_into_a_night():
     rounds = [each for scenario in scenarios().values() for each in point_rounds(scenario, CLAIMS)]
-    assert sum(each.expected_s for each in rounds) < 8 * 3600
+    possible = [each for each in rounds if each.parameters.work_s <= 60 * LONGEST_POINT_MIN]
+    assert sum(each.expected_s for each in possible) < 8 * 3600
+    assert len(possible) > 0.9 * len(rounds)
 
 
 @pytest.mark.parametrize(
