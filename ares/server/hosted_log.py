@@ -267,7 +267,8 @@ class HostedLog:
                         self._surroundings.send([(sender, refused)])
                     return
             if isinstance(fitting, Append | Forward | GivenBack | Fetched):
-                self.pending += FACT_BYTES + room_for(fitting)
+                facts = 2 if isinstance(fitting, Forward) else 1  # a forward may have a trim
+                self.pending += facts * FACT_BYTES + room_for(fitting)
                 if full_disk.refuses and fitting is message and room_for(fitting):
                     full_disk.take()
             message = fitting
@@ -337,13 +338,13 @@ class HostedLog:
             if not self._put(journal, fact):
                 return False
             self.shelf.note(fact, self.place)
-        if (self.place_bytes > LOG_FULL_SHARE * self._size or not self.stands) and journal.seal(
-            self.place
-        ):
+        if self.place_bytes > LOG_FULL_SHARE * self._size or not self.stands:
+            standing = self.node.state.standing()
             # without room for it a later place has a standing
-            self.stands = self._put(journal, self.node.state.standing())
-            if self.stands:
-                self.standings.append(self.place)
+            if journal.seal(self.place, _bytes_of(standing)):
+                self.stands = self._put(journal, standing)
+                if self.stands:
+                    self.standings.append(self.place)
         return True
 
     def _put(self, journal: OrderedJournal, fact: LogFact | LogSnapshot) -> bool:

@@ -119,10 +119,10 @@ class Journal(Protocol):
     def examination(self, place: int) -> Examination | None:
         """Return an examination of the bytes durable now; None without such a place (any more)."""
 
-    def seal(self, place: int) -> bool:
+    def seal(self, place: int, room: int = 0) -> bool:
         """Close ``place`` to further facts; it is among :meth:`places` after the next commit.
 
-        Returns False when the disk lacks room for another place.
+        Returns False when the disk lacks room for another place, with ``room`` bytes of facts.
         """
 
     def discard(self, place: int) -> None:
@@ -212,7 +212,7 @@ class NoJournal:
 
     def examination(self, place: int) -> None: ...
 
-    def seal(self, place: int) -> bool:
+    def seal(self, place: int, room: int = 0) -> bool:
         return False
 
     def discard(self, place: int) -> None: ...

@@ -107,7 +107,7 @@ class MemoryJournal:
     def examination(self, place: int) -> "_KeptExamination | None":
         return _KeptExamination(list(self._kept.facts[place])) if place in self.durable() else None
 
-    def seal(self, place: int) -> bool:
+    def seal(self, place: int, room: int = 0) -> bool:
         if place == self._place:
             self._place += 1
             self._sizes[self._place] = 0

@@ -13,6 +13,7 @@ import pytest
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.log_messages import Append, Appended
 from ares.model.messages import Introduce, Refused
+from ares.server.hosted_log import LOG_PLACE_BYTES
 from ares.server.hosted_logs import HostedLogs, LogsParts
 from ares.store.journal.disk import Disk
 from ares.store.journal.log_directory import BEGUN_NAME, LOGS_NAME, LogDirectories
@@ -24,13 +25,13 @@ from tests.sharedlog.hosted import OWNER
 PLACE_BYTES = 64 * 1024
 
 
-async def ran(journal, entries=(), answer=Appended):
+async def ran(journal, entries=(), answer=Appended, place_bytes=PLACE_BYTES):
     """Start a server of the log, append ``entries``, stop the server; return the log's length.
 
     Each append gets an ``answer`` of this type.
     """
     appended, links = asyncio.Semaphore(0), SimLinks(lambda server, messages: None)
-    directories = LogDirectories(journal, OWNER, Disk(), PLACE_BYTES)
+    directories = LogDirectories(journal, OWNER, Disk(), place_bytes)
     loop, alone = asyncio.get_running_loop(), chain(0, 0, ("s0",))
 
     def respond(sender, messages):
@@ -48,7 +49,7 @@ async def ran(journal, entries=(), answer=Appended):
             loop,
             links,
             directories,
-            place_bytes=PLACE_BYTES,
+            place_bytes=place_bytes,
         )
     )
     try:
@@ -214,3 +215,10 @@ async def test_a_start_of_a_server_is_a_life_of_its_nodes(tmp_path):
         await asyncio.sleep(0.1)
         assert [node.life for node in logs.nodes] == [life]
         await logs.close()
+
+
+def test_a_new_log_takes_less_than_a_mebibyte(tmp_path):
+    assert asyncio.run(ran(tmp_path, [b"x"] * 3, place_bytes=LOG_PLACE_BYTES)) == [3]
+    taken = sum(path.stat().st_blocks * 512 for path in tmp_path.rglob("*") if path.is_file())
+    assert taken < 1 << 20
+    assert asyncio.run(ran(tmp_path, [bytes(60_000)] * 200, place_bytes=LOG_PLACE_BYTES)) == [200]

@@ -22,7 +22,7 @@ from ares.sharedlog.log_facts import (
 )
 from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
-from ares.store.journal.segment_journal import SegmentJournal
+from ares.store.journal.segment_journal import SegmentJournal, reserves_of_log
 from ares.store.journal.segments import Owner
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 
@@ -90,7 +90,12 @@ class LogOnDisk:
     def start(self):
         self.background = InTime()
         self.journal = SegmentJournal(
-            Path("log"), OWNER, self.background, self.disk, self.place_bytes
+            Path("log"),
+            OWNER,
+            self.background,
+            self.disk,
+            self.place_bytes,
+            reserves_of_log(self.place_bytes),
         )
         self.hosted = HostedLog(
             self, lambda make: LogNode(ME, ME, make), lambda: self.journal, self.place_bytes

@@ -25,10 +25,10 @@ from ares.model.log_messages import (
     seal_of,
 )
 from ares.model.messages import Introduce, Reason, Refused, WriteConfig
-from ares.server.hosted_log import HostedLog
+from ares.server.hosted_log import LOG_PLACE_BYTES, HostedLog
 from ares.server.hosted_logs import HostedLogs, LogsParts
 from ares.sharedlog.chain_node import ASK_BACK_AGAIN_S
-from ares.store.journal.segment_journal import SegmentJournal
+from ares.store.journal.segment_journal import SegmentJournal, reserves_of_log
 from ares.testing.sim.model_disk import ModelDisk
 from ares.testing.sim.shared_log.log_disk_server import SimLinks
 
@@ -59,7 +59,8 @@ class FullServer:
     ``messages`` has the sent messages, with receivers.
     """
 
-    def __init__(self, room, servers):
+    def __init__(self, room, servers, place_bytes=PLACE_BYTES):
+        self.place_bytes = place_bytes
         self.disk, self.later, self.failures, self.messages = (
             ModelDisk(random.Random(1)),
             [],
@@ -80,7 +81,7 @@ class FullServer:
                 self,
                 links,
                 self,
-                PLACE_BYTES,
+                place_bytes,
             )
         )
         self.ask(Introduce(call(), self.chain))
@@ -102,7 +103,8 @@ class FullServer:
         if self.logs.nodes:  # the model has a single directory
             disk = ModelDisk(random.Random(1))
             disk.room = 0
-        return SegmentJournal(Path("log"), OWNER, self.background, disk, PLACE_BYTES)
+        reserves = reserves_of_log(self.place_bytes)
+        return SegmentJournal(Path("log"), OWNER, self.background, disk, self.place_bytes, reserves)
 
     def ask(self, *messages):
         self.messages.clear()
@@ -204,6 +206,30 @@ def test_many_trims_of_one_turn_on_a_full_disk_are_counted(alone):
     assert {type(reply) for reply in replies} == {TrimDone, Refused}
     alone.ask(Trim(call(), alone.chain.id, number - 1))
     assert isinstance(alone.append(number)[0], Appended)
+
+
+def test_a_log_with_small_reserves_takes_trims_and_pointers_on_a_full_disk():
+    server = FullServer(2 << 20, ("s0",), LOG_PLACE_BYTES)
+    number, _ = fill(server)
+    assert number > 1000, "the reserves take most of the disk"
+    trims = (Trim(call(), server.chain.id, upto) for upto in range(1, number))
+    refused = [type(reply) for reply in server.ask(*trims)].count(Refused)
+    assert 100 < number - 1 - refused < number - 1
+    later = Successor(chain(1, number - 1, ("s0",)), Status.FINALIZED)
+    (reply,) = server.ask(WriteConfig(call(), server.chain.id, later))
+    assert reply.successor == later
+
+
+def test_a_standing_without_room_leaves_the_spare_file():
+    """The next place must have room for all chains, or the present place goes on."""
+    server = FullServer(8 * PLACE_BYTES, ("s0",))
+    fill(server)
+    hosted = server.logs._logs[0]
+    spare = hosted.journal._spare_bytes
+    assert spare
+    assert not hosted.journal.seal(hosted.place, spare)
+    assert hosted.journal._spare_bytes == spare
+    assert hosted.journal.seal(hosted.place)
 
 
 def test_a_known_introduction_needs_no_room(alone):

@@ -17,7 +17,11 @@ from ares.model.identity import DomainName
 from ares.platform.replacement import replace_durably
 from ares.platform.trusted_files import sync
 from ares.store.journal.disk import Disk, UnlessFull
-from ares.store.journal.segment_journal import SegmentJournal, open_journal
+from ares.store.journal.segment_journal import (
+    SegmentJournal,
+    open_journal,
+    reserves_of_log,
+)
 from ares.store.journal.segments import (
     ANCHOR_SUFFIX,
     NOTE_PREFIX,
@@ -120,4 +124,5 @@ class LogDirectories:
             self._listed = listed
 
     def _open(self, directory: Path) -> SegmentJournal:
-        return open_journal(directory, self._owner, self._place_bytes, self._disk)
+        reserves = reserves_of_log(self._place_bytes)
+        return open_journal(directory, self._owner, self._place_bytes, self._disk, reserves)

@@ -12,9 +12,7 @@ before any reader uses it. The anchor names the last segment (ares/store/journal
 
 Room is promised before a server changes its state (:meth:`SegmentJournal.reserve`): the room is
 allocated on the disk at this point, hence the following write cannot meet a full disk. Giving space
-back takes some space first: a part of each segment is reserved for facts that free space, and a
-spare file, which compaction may replace by facts, is large enough for the live facts of any segment
-worth compacting (ares/replica/compaction.py).
+back takes some space first (:class:`Reserves`).
 """
 
 import asyncio
@@ -25,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ares.model.codec import DETACHED_BYTES_MIN, Encoded
 from ares.model.errors import BadInput, StoreDamaged
@@ -68,14 +66,11 @@ SEGMENT_BYTES_MIN = 512 * 1024
 SEGMENTS_MIN = 16
 """Segments that fit into a small file system, until segments have SEGMENT_BYTES_MIN."""
 
-LEFT_SHARE = 8
-"""Divisor of a segment: the part not for data."""
+LEFT_SHARE, SPARE_SHARE, AHEAD_SHARE = 8, 2, 16
+"""Divisors of a segment: the parts of the reserves; the most room allocated at a time."""
 
-SPARE_SHARE = 2
-"""Divisor of a segment: the size of the spare file."""
-
-AHEAD_SHARE = 16
-"""Divisor of a segment: the room allocated at a time."""
+AHEAD_GROWTH = 4
+"""Divisor of a segment's facts: the room allocated at a time, between the least and the most."""
 
 RUN_SHARE = 128
 """Divisor of a segment: a run of batches, after which the mean size of batches is checked."""
@@ -95,6 +90,37 @@ _SEGMENT_NAME = re.compile(r"[0-9]{8,}" + re.escape(SEGMENT_SUFFIX))
 Done = Callable[[OSError | None, Sequence[PutData]], None]
 
 
+class Reserves(NamedTuple):
+    """The room that a journal keeps for facts that free space, in bytes.
+
+    ``left``: in each segment, not for data. ``spare``: of a file that compaction may replace by
+    facts. ``ahead``: the least room allocated at a time.
+    """
+
+    left: int
+    spare: int
+    ahead: int
+
+
+LOG_RESERVES = Reserves(192 * 1024, 320 * 1024, 128 * 1024)
+"""Most reserves of a log: trims free whole segments, and no fact is copied but the known state."""
+
+
+def reserves_of(segment_bytes: int) -> Reserves:
+    """Return the reserves of a journal of objects.
+
+    The spare file is large enough for the live facts of any segment worth compacting
+    (ares/replica/compaction.py).
+    """
+    left = segment_bytes // LEFT_SHARE
+    return Reserves(left, segment_bytes // SPARE_SHARE + left, segment_bytes // AHEAD_SHARE)
+
+
+def reserves_of_log(segment_bytes: int) -> Reserves:
+    """Return the reserves of a log's journal: with these a new log takes less than 1 MiB."""
+    return Reserves(*map(min, LOG_RESERVES, reserves_of(segment_bytes)))
+
+
 class SegmentJournal:
     """:class:`ares.store.port.Journal` in ``directory``. A place is a segment's number."""
 
@@ -107,13 +133,15 @@ class SegmentJournal:
         background: Background,
         disk: Disk | None = None,
         segment_bytes: int = SEGMENT_BYTES,
+        reserves: Reserves | None = None,
     ) -> None:
         self._directory = directory
         self._owner = owner
         self._background = background
         self._disk = disk or Disk()
         self._segment_bytes = segment_bytes
-        left = segment_bytes // LEFT_SHARE
+        self._reserves = reserves or reserves_of(segment_bytes)
+        left = self._reserves.left
         self._left = (left, left // 2, _LEFT_FOR_DISCARDING_BYTES)  # by Use
         self._spare = directory / f"spare{NEW_SEGMENT_SUFFIX}"
         self._spare_bytes = 0
@@ -275,7 +303,7 @@ class SegmentJournal:
         return True
 
     def _hold_spare(self) -> bool:
-        bytes = self._segment_bytes // SPARE_SHARE + self._left[Use.DATA]
+        bytes = self._reserves.spare
         with UnlessFull():
             with self._disk.creating(self._spare, bytes) as descriptor:
                 self._disk.allocate(descriptor, 0, bytes)
@@ -296,12 +324,17 @@ class SegmentJournal:
         start = head.allocated  # read once: a commit in another thread may enlarge it at any moment
         if end <= start:
             return True
-        for wanted in (min(head.size, end + self._segment_bytes // AHEAD_SHARE), end):
+        for wanted in (min(head.size, end + self._ahead(head)), end):
             with UnlessFull():
                 self._disk.allocate(head.descriptor, start, wanted)
                 head.allocated = wanted
                 return True
         return False
+
+    def _ahead(self, head: Segment) -> int:
+        """Return the room to allocate at a time: a segment with few facts takes little."""
+        most = self._segment_bytes // AHEAD_SHARE
+        return max(self._reserves.ahead, min(most, head.end // AHEAD_GROWTH))
 
     def _begin(self, room: int) -> int | None:
         """Begin a new segment with this room; return its number, or None on a full disk."""
@@ -368,8 +401,9 @@ class SegmentJournal:
         work, self._work = self._work, CommitWork(self._disk, self._anchor)
         moved, self._moved = self._moved, []
         settling, self._settling = self._settling, []
-        head, step = self._head, self._segment_bytes // AHEAD_SHARE
+        head = self._head
         if head is not None:
+            step = self._ahead(head)
             # in the commit, where waiting is allowed: `reserve` seldom has to allocate
             wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
             if wanted - head.allocated >= step:
@@ -485,11 +519,14 @@ class SegmentJournal:
             else SegmentExamination(self._disk, segment.path, segment.head, end)
         )
 
-    def seal(self, place: int) -> bool:
+    def seal(self, place: int, room: int = 0) -> bool:
         if self._head is None or self._head.number != place:
             return True
-        needed = BATCH_FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
-        return bool(self._begin(needed) or (self._give_spare() and self._begin(needed)))
+        needed = room + BATCH_FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
+        return bool(
+            self._begin(needed)
+            or (needed <= self._spare_bytes and self._give_spare() and self._begin(needed))
+        )
 
     def discard(self, place: int) -> None:
         del self._sealed[place], self._settled[place]
@@ -517,13 +554,17 @@ class SegmentJournal:
 
 
 def open_journal(
-    directory: Path, owner: Owner, segment_bytes: int | None = None, disk: Disk | None = None
+    directory: Path,
+    owner: Owner,
+    segment_bytes: int | None = None,
+    disk: Disk | None = None,
+    reserves: Reserves | None = None,
 ) -> SegmentJournal:
     """Return the journal of a server, to be recovered.
 
     Call this on the server's event loop, with the directory held (ares/cluster/home.py).
     ``segment_bytes``: SEGMENT_BYTES unless the file system is too small: the room kept free would
-    be most of it.
+    be most of it. ``reserves``: :func:`reserves_of` the segments, by default.
 
     The switch interval is set for the thread: it gets the interpreter between two waits for the
     disk sooner than after Python's 5 ms. The limit of descriptors is raised because every mapped
@@ -542,4 +583,4 @@ def open_journal(
         ProcessorWaits(),
         ProcessorWaits(),
     )
-    return SegmentJournal(directory, owner, background, disk, segment_bytes or fitting)
+    return SegmentJournal(directory, owner, background, disk, segment_bytes or fitting, reserves)

@@ -13,7 +13,7 @@ from ares.model.messages import Ack, AnyMessage, Describe
 from ares.net.port import Sender
 from ares.server.hosted_logs import CHAIN_REPLIES, HostedLogs, LogsParts
 from ares.sharedlog.node import LogNode
-from ares.store.journal.segment_journal import SegmentJournal
+from ares.store.journal.segment_journal import SegmentJournal, reserves_of_log
 from ares.store.journal.segments import Owner
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.journal_server import CRASHES_AGAIN_SHARE, SimProcess, disk_changes
@@ -138,6 +138,7 @@ class DiskLogServer(LogServer):
             self._process,
             self._files,
             self._run.plan.place_bytes,
+            reserves_of_log(self._run.plan.place_bytes),
         )
 
     # -- messages ----------------------------------------------------------------------------------
