@@ -32,7 +32,14 @@ from ares.platform.json_logs import is_worth_a_line
 from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, FullDisk
 from ares.sharedlog.chain_segment import OUTBOX_BYTES_MAX, Sender
 from ares.sharedlog.entries import Entries, MemoryEntries
-from ares.sharedlog.log_facts import BatchPlace, LogFact, LogSnapshot, PieceFetched, RecordsTaken
+from ares.sharedlog.log_facts import (
+    BatchPlace,
+    LogFact,
+    LogSnapshot,
+    LogTrimmed,
+    PieceFetched,
+    RecordsTaken,
+)
 from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
 from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
@@ -43,6 +50,12 @@ LOG_PLACE_BYTES = 8 * 1024 * 1024
 
 LOG_FULL_SHARE = 0.75
 """Share of LOG_PLACE_BYTES from which the next place is begun."""
+
+TRIMMED_FULL_SHARE = 1 / 16
+"""The same share after a trim on a full disk: only closed places are given back."""
+
+SEAL_AGAIN_SHARE = 1 / 512
+"""Share of LOG_PLACE_BYTES after which a place without a successor tries again to have one."""
 
 DISCARDED_MAX = 32
 """Places given back by a batch; the batch names them where hardly any room may be left."""
@@ -110,6 +123,7 @@ class HostedLog:
         self.stands = True
         self.appended = False
         self._facts = self._needed = 0
+        self._seal_from = 0.0
         self.outbox: list[tuple[Sender, AnyMessage]] = []
         self._open = journal
         self._size = size
@@ -164,10 +178,10 @@ class HostedLog:
         for entries in self._kept():
             entries.settle()
 
-    def _first_needed(self) -> int:
+    def _first_needed(self, upto: int = 0) -> int:
         """Return the first place needed by a start, once all appended facts are durable.
 
-        From this place on a start finds all remaining facts.
+        From this place on a start finds all remaining facts. ``upto``: as if trimmed up to there.
         """
         needed = min(
             [
@@ -175,7 +189,7 @@ class HostedLog:
                 *(
                     place
                     for entries in self._kept()
-                    if (place := entries.place_needed()) is not None
+                    if (place := entries.place_needed(upto)) is not None
                 ),
             ]
         )
@@ -202,8 +216,9 @@ class HostedLog:
     def fitting(self, message: Any) -> Any:
         """Return the part of ``message`` for which the disk has room, or None.
 
-        Seals, pointers and trims may use the room left beyond the room for data, and seals and
-        pointers the last of it. A known pointer or introduction needs no room.
+        Seals, pointers and trims may use the room left beyond the room for data. Seals, pointers
+        and trims that free a place may use the last of it. A known pointer, introduction or trim
+        needs no room.
         """
         if isinstance(message, Append | Fetched) and not self.has_room(room_for(message)):
             return None
@@ -216,11 +231,17 @@ class HostedLog:
             return self._without_records(message)
         if isinstance(message, Introduce) and self.node.state.knows(message):
             return message
+        if isinstance(message, Trim) and not leaves_trim(self.node.state, message):
+            return message
         if isinstance(message, Trim | Introduce):
             bytes = len(_encode(message)) + FACT_BYTES
             if isinstance(message, Introduce):  # each chain is a fact, and a pointer to the next
                 bytes = 2 * bytes + 2 * FACT_BYTES * len(message.earlier)
-            if not self.has_room(bytes, Use.POINTERS):
+            if not (
+                self._has_room_to_trim(message.upto, bytes)
+                if isinstance(message, Trim)
+                else self.has_room(bytes, Use.POINTERS)
+            ):
                 return None
             self.pending += bytes
             return message
@@ -231,10 +252,16 @@ class HostedLog:
             self.pending += bytes
         return message
 
+    def _has_room_to_trim(self, upto: int, bytes: int) -> bool:
+        """Return whether the disk has room for a trim; one that frees a place may take the last."""
+        return self.has_room(bytes, Use.POINTERS) or (
+            self._first_needed(upto) > self._first_needed() and self.has_room(bytes, Use.COMPACTION)
+        )
+
     def _without_records(self, message: Forward) -> Forward:
         """Return the news of a forward, with the trim if the disk has room for the trim."""
         trimmed = self.node.state.trimmed
-        trims = message.trimmed > trimmed and self.has_room(0, Use.POINTERS)
+        trims = message.trimmed > trimmed and self._has_room_to_trim(message.trimmed, 0)
         if not message.records and (trims or message.trimmed <= trimmed):
             return message
         return msgspec.structs.replace(
@@ -246,7 +273,7 @@ class HostedLog:
         if place is not None and place != self.place:
             self.shelf.batch(journal.mark)  # facts appended before are encoded by now
             self.stands = not self.place
-            self.place, self.place_bytes = place, 0
+            self.place, self.place_bytes, self._seal_from = place, 0, 0.0
         return place is not None
 
     # -- messages ----------------------------------------------------------------------------------
@@ -333,18 +360,24 @@ class HostedLog:
             facts, messages = self.node.take()
             self.outbox += messages
 
-    def _append(self, journal: OrderedJournal, facts: Iterable[LogFact]) -> bool:
+    def _append(self, journal: OrderedJournal, facts: Sequence[LogFact]) -> bool:
         for fact in facts:
             if not self._put(journal, fact):
                 return False
             self.shelf.note(fact, self.place)
-        if self.place_bytes > LOG_FULL_SHARE * self._size or not self.stands:
+        trimmed = self._surroundings.full_disk.refuses and any(
+            isinstance(fact, LogTrimmed) for fact in facts
+        )
+        full = self._size * (TRIMMED_FULL_SHARE if trimmed else LOG_FULL_SHARE)
+        if (self.place_bytes > full or not self.stands) and self.place_bytes >= self._seal_from:
             standing = self.node.state.standing()
             # without room for it a later place has a standing
             if journal.seal(self.place, _bytes_of(standing)):
                 self.stands = self._put(journal, standing)
                 if self.stands:
                     self.standings.append(self.place)
+            else:
+                self._seal_from = self.place_bytes + self._size * SEAL_AGAIN_SHARE
         return True
 
     def _put(self, journal: OrderedJournal, fact: LogFact | LogSnapshot) -> bool:
@@ -397,6 +430,14 @@ def _bytes_of(fact: LogFact | LogSnapshot) -> int:
 def _bytes_of_records(records: Iterable[LogRecord]) -> int:
     return sum(
         _RECORD_BYTES + _ENTRY_BYTES * len(record.entries) + record.size for record in records
+    )
+
+
+def leaves_trim(state: LogState, message: Trim) -> bool:
+    """Return whether the trim is a new fact: it is not done, nor beyond the committed position."""
+    segment = state.segments.get(message.configuration)
+    return (
+        segment is not None and segment.live and state.trimmed < message.upto <= segment.committed
     )
 
 

@@ -339,10 +339,15 @@ class StoredEntries:
                 span.kept = upto
                 span.memory.drop(upto)
 
-    def place_needed(self) -> int | None:
-        """Return the first place with records of these entries, or None without records."""
+    def place_needed(self, upto: int = 0) -> int | None:
+        """Return the first place with records of these entries from ``upto`` on, or None."""
         return min(
-            (self._shelf.place_of(span.source, span.first) for span in self._spans), default=None
+            (
+                self._shelf.place_of(span.source, max(span.first, upto))
+                for span in self._spans
+                if span.end > upto
+            ),
+            default=None,
         )
 
     def _at(self, position: int) -> int:

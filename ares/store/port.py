@@ -122,7 +122,8 @@ class Journal(Protocol):
     def seal(self, place: int, room: int = 0) -> bool:
         """Close ``place`` to further facts; it is among :meth:`places` after the next commit.
 
-        Returns False when the disk lacks room for another place, with ``room`` bytes of facts.
+        Returns False when the disk lacks room for another place, with ``room`` bytes of facts. With
+        ``room`` the place has more for facts that free space, if the disk has it.
         """
 
     def discard(self, place: int) -> None:

@@ -69,7 +69,7 @@ SEGMENTS_MIN = 16
 LEFT_SHARE, SPARE_SHARE, AHEAD_SHARE = 8, 2, 16
 """Divisors of a segment: the parts of the reserves; the most room allocated at a time."""
 
-AHEAD_GROWTH = 4
+AHEAD_GROWTH = 2
 """Divisor of a segment's facts: the room allocated at a time, between the least and the most."""
 
 RUN_SHARE = 128
@@ -103,7 +103,7 @@ class Reserves(NamedTuple):
 
 
 LOG_RESERVES = Reserves(192 * 1024, 320 * 1024, 128 * 1024)
-"""Most reserves of a log: trims free whole segments, and no fact is copied but the known state."""
+"""Most reserves of a log: trims free closed segments, and no fact is copied but the known state."""
 
 
 def reserves_of(segment_bytes: int) -> Reserves:
@@ -324,17 +324,17 @@ class SegmentJournal:
         start = head.allocated  # read once: a commit in another thread may enlarge it at any moment
         if end <= start:
             return True
-        for wanted in (min(head.size, end + self._ahead(head)), end):
+        for wanted in (min(head.size, end + self._ahead(end)), end):
             with UnlessFull():
                 self._disk.allocate(head.descriptor, start, wanted)
                 head.allocated = wanted
                 return True
         return False
 
-    def _ahead(self, head: Segment) -> int:
+    def _ahead(self, taken: int) -> int:
         """Return the room to allocate at a time: a segment with few facts takes little."""
         most = self._segment_bytes // AHEAD_SHARE
-        return max(self._reserves.ahead, min(most, head.end // AHEAD_GROWTH))
+        return max(self._reserves.ahead, min(most, taken // AHEAD_GROWTH))
 
     def _begin(self, room: int) -> int | None:
         """Begin a new segment with this room; return its number, or None on a full disk."""
@@ -403,7 +403,7 @@ class SegmentJournal:
         settling, self._settling = self._settling, []
         head = self._head
         if head is not None:
-            step = self._ahead(head)
+            step = self._ahead(head.taken)
             # in the commit, where waiting is allowed: `reserve` seldom has to allocate
             wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
             if wanted - head.allocated >= step:
@@ -522,10 +522,15 @@ class SegmentJournal:
     def seal(self, place: int, room: int = 0) -> bool:
         if self._head is None or self._head.number != place:
             return True
-        needed = room + BATCH_FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
+        least = room + BATCH_FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
+        whole = least + (self._left[Use.DATA] if room else 0)
         return bool(
-            self._begin(needed)
-            or (needed <= self._spare_bytes and self._give_spare() and self._begin(needed))
+            self._begin(whole)
+            or (
+                least <= self._spare_bytes
+                and self._give_spare()
+                and (self._begin(whole) or self._begin(least))
+            )
         )
 
     def discard(self, place: int) -> None:
