@@ -91,6 +91,7 @@ experiments-quick: $(BENCH_STAMP) ## run every scenario of the papers in small, 
 experiments-points: $(BENCH_STAMP) ## measure the points that the claims of the papers name, as root, at most a night; continues an interrupted run; writes results/experiments-points and docs/reproduction.md
 	@$(EXPERIMENTS) run --testbed local --scale points --clients-per-host 25 --results results/experiments-points --resume; status=$$?; \
 		$(EXPERIMENTS).logs --only faults,figures --scale points --results results/experiments-points && \
+		$(EXPERIMENTS).sites --points --results results/experiments-points && \
 		$(EXPERIMENTS) verdicts --results results/experiments-points && exit $$status
 
 experiments: $(BENCH_STAMP) ## run every scenario in the papers' size, as root, for days; continues an interrupted run; writes results/experiments

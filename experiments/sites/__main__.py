@@ -2,6 +2,7 @@
 
     sudo .venv/bin/python -m experiments.sites --quick --sites 1,7 --stores 'ares x1,ares x3'
     sudo .venv/bin/python -m experiments.sites --paper-scale --only access,cut
+    sudo .venv/bin/python -m experiments.sites --points
 
 The study measures object stores on sites: local and remote access, a busy site, a site that is cut
 off, moving users, YCSB; Table I follows from the measurements. Missing stores are left out and
@@ -10,14 +11,14 @@ named. A killed runner's network is removed by `python -m experiments local clea
 
 import argparse
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ares.model.errors import AresError, BadInput
 from ares.platform.loop import run
 from experiments.bench.store_processes import ProgramNotStarted, end_on_sigterm
-from experiments.rounds.round_commands import RESULTS
+from experiments.rounds.round_commands import POINTS, RESULTS
 from experiments.sites import outcome
 from experiments.sites.access_times import measure_local, measure_metadata, measure_remote
 from experiments.sites.disturbances import measure_containment, measure_cut, measure_move
@@ -29,24 +30,27 @@ from experiments.sites.outcome import Measurement
 from experiments.sites.site_store import OperationFailed
 from experiments.sites.store_table import SITE_STORES, chosen, module_of
 from experiments.sites.ycsb import measure_ycsb
+from experiments.verdicts.claimed_points import claims, fog_points
 
-SITE_PARTS = {
-    "access": (measure_local, measure_remote),
-    "metadata": (measure_metadata,),
-    "containment": (measure_containment,),
-    "cut": (measure_cut,),
-    "move": (measure_move,),
-    "ycsb": (measure_ycsb,),
+SITE_TESTS = {
+    "local": measure_local,
+    "remote": measure_remote,
+    "metadata": measure_metadata,
+    "containment": measure_containment,
+    "cut": measure_cut,
+    "move": measure_move,
+    "ycsb": measure_ycsb,
 }
-_ONE_SITE_TESTS = (measure_local, measure_ycsb)
+SITE_PARTS = {"access": ("local", "remote")} | {name: (name,) for name in list(SITE_TESTS)[2:]}
+_ONE_SITE_TESTS = ("local", "ycsb")
 """Tests that a single site can run, too."""
 
 
 class Study:
     """The measurements of a run of this program."""
 
-    def __init__(self, scale: str, parts: Sequence[str], results: Path) -> None:
-        self._extent, self._parts, self._results = FOG_EXTENTS[scale], parts, results
+    def __init__(self, scale: str, results: Path) -> None:
+        self._extent, self._results = FOG_EXTENTS[scale], results
         self._began = datetime.now(UTC).isoformat()
         self.measured: list[Measurement] = []
 
@@ -66,14 +70,16 @@ class Study:
             flush=True,
         )
 
-    def through(self, store: str, sites: int) -> None:
-        """Run all parts, each trial on a separate network and store."""
+    def through(self, store: str, sites: int, tests: Collection[str]) -> None:
+        """Run the tests, each trial on a separate network and store."""
         for trial in range(1, self._extent.trials + 1):
             print(f"\n{store}, sites: {sites}, trial {trial}", flush=True)
             with bed([f"site{number}" for number in range(sites)]) as made:
-                run(self._trial(made, store, trial))
+                run(self._trial(made, store, trial, tests))
 
-    async def _trial(self, made: FogNetwork, store: str, trial: int) -> None:
+    async def _trial(
+        self, made: FogNetwork, store: str, trial: int, tests: Collection[str]
+    ) -> None:
         row = SITE_STORES[store]
         deployment = module_of(row).deployment(row.options)
         try:
@@ -81,10 +87,9 @@ class Study:
             await deployment.start(made, row.replicas)
             print(f"  serves after {time.monotonic() - began_s:.1f} s", flush=True)
             scene = FogScene(made, store, deployment, self._extent, trial, self.note)
-            for part in self._parts:
-                for measure in SITE_PARTS[part]:
-                    if len(made.sites) > 1 or measure in _ONE_SITE_TESTS:
-                        await self._measured(scene, measure.__name__, measure(scene))
+            for test, measure in SITE_TESTS.items():
+                if test in tests and (len(made.sites) > 1 or test in _ONE_SITE_TESTS):
+                    await self._measured(scene, measure.__name__, measure(scene))
         except ProgramNotStarted as error:
             print(f"  without {store}: {error}", flush=True)
         finally:
@@ -109,14 +114,20 @@ def main() -> None:
     if why := obstacle():
         raise SystemExit(why)
     end_on_sigterm()
-    study = Study(given.scale, given.only, given.results)
+    study = Study(given.scale, given.results)
+    chosen_tests = {test for part in given.only for test in SITE_PARTS[part]}
+    points = fog_points(claims()) if given.scale == POINTS else None
     try:
         for store in given.stores:
             if lacking := module_of(SITE_STORES[store]).missing():
                 print(f"without {store}: {lacking}")
                 continue
             for sites in given.sites:
-                study.through(store, sites)
+                tests = chosen_tests
+                if points is not None:
+                    tests = tests & points.get((store, sites), set())
+                if tests:
+                    study.through(store, sites, tests)
     finally:
         study.end()
 
@@ -142,6 +153,13 @@ def _arguments() -> argparse.Namespace:
         action="store_const",
         const="paper",
         help="ten trials; a site is cut off for a minute",
+    )
+    scale.add_argument(
+        "--points",
+        dest="scale",
+        action="store_const",
+        const=POINTS,
+        help="what claims name, in three trials, about an hour",
     )
     parser.add_argument(
         "--sites",

@@ -5,68 +5,68 @@ In remote access a site reads twice the objects that another site wrote. Metadat
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from experiments.sites.fog_plan import METADATA_WORKS, WORKS, FogWork
 from experiments.sites.fog_scene import FogScene, all_done, gets, mean_s, puts, together
-from experiments.sites.orders import Order
+from experiments.sites.orders import Answer, Order
+from experiments.sites.site_users import User
 
 
 async def measure_local(scene: FogScene) -> None:
     """Measure local access.
 
-    The figures are seconds for all objects, a mean over the sites, and the bytes that left sites,
-    as a share of the bytes written or read.
+    The figures are seconds for all objects, a mean over the sites and repetitions, and the bytes
+    that left sites, also as a share of the bytes written or read.
     """
     async with scene.users(scene.bed.sites) as users:
         for work in WORKS:
-            left = sum(scene.bed.left().values())
-            written = await together(
-                users,
-                lambda user, work=work: Order(
-                    puts(_names(user.site, work), work.object_size), work.parallel
-                ),
-            )  # type: ignore[misc]
-            between = sum(scene.bed.left().values())
-            read = await together(
-                users, lambda user, work=work: Order(gets(_names(user.site, work)), work.parallel)
-            )  # type: ignore[misc]
+            repeats = scene.extent.repeats(work.objects)
+            written: list[Answer] = []
+            read: list[Answer] = []
+            sent = {"write": 0, "read": 0}
+            for repeat in range(repeats):
+                left = sum(scene.bed.left().values())
+                written += await together(users, _writes(work, repeat))
+                between = sum(scene.bed.left().values())
+                read += await together(users, _reads(work, repeat))
+                sent["write"] += between - left
+                sent["read"] += sum(scene.bed.left().values()) - between
             stored = work.objects * work.object_size * len(users)
-            figures = {
-                "write_all_s": mean_s(written),
-                "read_all_s": mean_s(read),
-                "write_between_bytes": float(between - left),
-                "read_between_bytes": float(sum(scene.bed.left().values()) - between),
-            }
-            figures |= {
-                f"{op}_between_share": figures[f"{op}_between_bytes"] / stored
-                for op in ("write", "read")
-            }
+            figures = {"write_all_s": mean_s(written), "read_all_s": mean_s(read)}
+            for op in ("write", "read"):
+                figures[f"{op}_between_bytes"] = sent[op] / repeats
+                figures[f"{op}_between_share"] = figures[f"{op}_between_bytes"] / stored
             scene.note("local", figures, all_done([*written, *read]), **work.parameters())
 
 
 async def measure_remote(scene: FogScene) -> None:
     """Measure remote access: the first site writes; the second reads the objects twice.
 
-    The second site has not used these objects before.
+    The second site has not used these objects before. The figures are means over the repetitions.
     """
     home, away = scene.bed.sites[:2]
     async with scene.users([home, away]) as (writer, reader):
         for work in WORKS:
-            names = _names(home, work)
-            written = await writer.do(Order(puts(names, work.object_size), work.parallel))
-            left = sum(scene.bed.left().values())
-            first = await reader.do(Order(gets(names), work.parallel, known=written.known))
-            between = sum(scene.bed.left().values())
-            second = await reader.do(Order(gets(names), work.parallel))
-            stored = work.objects * work.object_size
-            figures = {
-                "write_all_s": written.seconds,
-                "first_all_s": first.seconds,
-                "second_all_s": second.seconds,
-                "first_between_share": (between - left) / stored,
-                "second_between_share": (sum(scene.bed.left().values()) - between) / stored,
-            }
-            scene.note("remote", figures, all_done([written, first, second]), **work.parameters())
+            repeats = scene.extent.repeats(work.objects)
+            answers: dict[str, list[Answer]] = {"write": [], "first": [], "second": []}
+            sent = {"first": 0, "second": 0}
+            for repeat in range(repeats):
+                names = _names(home, work, repeat=repeat)
+                written = await writer.do(Order(puts(names, work.object_size), work.parallel))
+                left = sum(scene.bed.left().values())
+                first = await reader.do(Order(gets(names), work.parallel, known=written.known))
+                between = sum(scene.bed.left().values())
+                second = await reader.do(Order(gets(names), work.parallel))
+                sent["first"] += between - left
+                sent["second"] += sum(scene.bed.left().values()) - between
+                for name, answer in zip(answers, (written, first, second), strict=True):
+                    answers[name].append(answer)
+            stored = work.objects * work.object_size * repeats
+            figures = {f"{name}_all_s": mean_s(each) for name, each in answers.items()}
+            figures |= {f"{name}_between_share": sent[name] / stored for name in sent}
+            done = all_done(answer for each in answers.values() for answer in each)
+            scene.note("remote", figures, done, **work.parameters())
 
 
 async def measure_metadata(scene: FogScene) -> None:
@@ -94,6 +94,22 @@ async def measure_metadata(scene: FogScene) -> None:
             scene.note("metadata", figures, all_done(written), **work.parameters())
 
 
-def _names(site: str, work: FogWork, kind: str = "object") -> list[str]:
-    """Return the names; the next work of this kind writes the same objects if the store can."""
-    return [f"{site}/{kind}-{number}" for number in range(work.objects)]
+def _writes(work: FogWork, repeat: int) -> Callable[[User], Order]:
+    """Return the order of each user to write the objects of its site."""
+    return lambda user: Order(
+        puts(_names(user.site, work, repeat=repeat), work.object_size), work.parallel
+    )
+
+
+def _reads(work: FogWork, repeat: int) -> Callable[[User], Order]:
+    """Return the order of each user to read the objects of its site."""
+    return lambda user: Order(gets(_names(user.site, work, repeat=repeat)), work.parallel)
+
+
+def _names(site: str, work: FogWork, kind: str = "object", repeat: int = 0) -> list[str]:
+    """Return the names; the next work of this kind writes the same objects if the store can.
+
+    A repetition is of other objects.
+    """
+    first = repeat * work.objects
+    return [f"{site}/{kind}-{number}" for number in range(first, first + work.objects)]

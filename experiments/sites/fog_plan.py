@@ -16,7 +16,8 @@ SITE_COUNTS = (1, 7, 11)
 class FogExtent(Struct, frozen=True):
     """The extent of a scale, in seconds except ``trials``.
 
-    ``records`` and ``operations`` are of YCSB, for each site.
+    ``records`` and ``operations`` are of YCSB, for each site. A trial accesses about ``accessed``
+    objects for a column of Tables II and III, by repetitions with other objects.
     """
 
     trials: int
@@ -26,10 +27,16 @@ class FogExtent(Struct, frozen=True):
     move_s: float
     records: int
     operations: int
+    accessed: int = 1
+
+    def repeats(self, objects: int) -> int:
+        """Return the repetitions of a column with so many objects."""
+        return max(1, self.accessed // objects)
 
 
 FOG_EXTENTS = {
     "quick": FogExtent(1, 15.0, 5.0, 20.0, 30.0, 100, 200),
+    "points": FogExtent(3, 60.0, 15.0, 30.0, 60.0, 100, 200, accessed=10),
     "paper": FogExtent(10, 60.0, 30.0, 60.0, 120.0, 1000, 1000),
 }
 

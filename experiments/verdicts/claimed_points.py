@@ -1,7 +1,8 @@
 """The scale `points`: rounds of the points that claims name, derived from the claims.
 
-A point is a round for each of :data:`POINT_ROUNDS` iterations. Parameters that a claim does not
-name are those of the scenario's tables `fixed`, `paper` and `points`.
+A point is a round for each of :data:`POINT_ROUNDS` iterations, or of `iterations` of the scenario's
+table `points`. Parameters that a claim does not name are those of the tables `fixed`, `paper` and
+`points`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -11,6 +12,7 @@ import msgspec
 from ares.model.errors import BadInput
 from experiments.logs.log_load_plan import LOG_STUDY, LOG_THREADS, LogLoadRun
 from experiments.rounds.scenario import Parameters, Scenario, ScenarioRound
+from experiments.sites.fog_plan import FOG_STUDY
 from experiments.verdicts.claim import Claim, Filters, sources
 from experiments.verdicts.evaluate import ROUNDS_MIN, untranscribed
 
@@ -47,10 +49,18 @@ def point_rounds(
         named = {name: side[name] for name in Parameters.__struct_fields__ if name in side}
         round = scenario.round(protocol, *scenario.one_point(named), 1)
         seen.setdefault((protocol, round.parameters), round)
-    for iteration in range(1, POINT_ROUNDS + 1):
+    for iteration in range(1, scenario.points.get("iterations", POINT_ROUNDS) + 1):
         for round in seen.values():
             if not protocols or round.protocol in protocols:
                 yield msgspec.structs.replace(round, iteration=iteration)
+
+
+def fog_points(told: Iterable[Claim]) -> dict[tuple[str, int], set[str]]:
+    """Return the tests of each store with a number of sites that the claims name."""
+    points: dict[tuple[str, int], set[str]] = {}
+    for side in sides_of(told, FOG_STUDY):
+        points.setdefault((side["algorithm"], side["sites"]), set()).add(side["test"])
+    return points
 
 
 def log_runs(told: Collection[Claim]) -> list[LogLoadRun]:

@@ -247,7 +247,7 @@ def _otherwise(verdict: Verdict) -> str:
 def command(claim: Claim) -> str:
     """Return the command that measures ``claim``."""
     if claim.scenario == fog_plan.FOG_STUDY:
-        return "python -m experiments.sites --paper-scale"
+        return "python -m experiments.sites --points"
     if claim.scenario in (log_load_plan.LOG_STUDY, log_load_plan.LOG_THREADS):
         return "python -m experiments.logs --only figures --scale points"
     if claim.scenario == log_load_plan.LOG_FAULTS:

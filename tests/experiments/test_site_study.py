@@ -24,7 +24,7 @@ from experiments.bench.store_processes import ProgramNotStarted
 from experiments.bench.workload import RECORD_BYTES
 from experiments.histogram import counted, latency_of
 from experiments.sites import ares_store, disturbances, fog_plan, outcome
-from experiments.sites.__main__ import SITE_PARTS
+from experiments.sites.__main__ import SITE_PARTS, SITE_TESTS
 from experiments.sites.access_times import measure_local, measure_remote
 from experiments.sites.fog_network import FogNetwork, bed, obstacle
 from experiments.sites.fog_runs import keep
@@ -36,6 +36,7 @@ from experiments.sites.site_users import user
 from experiments.sites.store_table import SITE_STORES, chosen, module_of
 from experiments.sites.user_worker import UserWorker
 from experiments.sites.ycsb import operations
+from experiments.verdicts.claimed_points import claims, fog_points
 from experiments.verdicts.rows import read_rows
 
 COUNT = 20_000
@@ -497,7 +498,7 @@ async def test_ares_at_two_sites(monkeypatch):
     monkeypatch.setattr("experiments.sites.access_times.WORKS", (fog_plan.FogWork(3, 50_000, 3),))
     monkeypatch.setattr(disturbances, "_BEFORE_S", 0.5)
     monkeypatch.setattr(disturbances, "_DISTURBED_OPERATION_S", 1.0)
-    extent = fog_plan.FogExtent(1, 0.2, 0.5, 2.0, 1.0, 10, 20)
+    extent = fog_plan.FogExtent(1, 0.2, 0.5, 2.0, 1.0, 10, 20, accessed=6)
     noted: list[Measurement] = []
     deployment = ares_store.deployment({})
     with bed(["a", "b"]) as made:
@@ -514,7 +515,8 @@ async def test_ares_at_two_sites(monkeypatch):
     assert all(not each.figures["wrong"] for each in noted)
     assert local.figures["failed"] == remote.figures["failed"] == 0
     assert local.figures["read_between_share"] < 0.5 < 1 <= remote.figures["first_between_share"]
-    assert local.read.count == local.write.count == 6
+    assert local.read.count == local.write.count == 2 * 6
+    assert (remote.read.count, remote.write.count) == (2 * 6, 6)
     assert cut.figures["inside_kept"] == cut.figures["outside_kept"] == 1
     assert cut.figures["across_kept"] == 0
     assert cut.figures["written_in_cut_read"] == 1
@@ -525,6 +527,16 @@ def test_a_bed_has_one_to_thirty_sites_of_different_names():
     for sites in ([], ["a", "a"], [f"s{number}" for number in range(31)]):
         with pytest.raises(BadInput, match="nothing was made"):
             FogNetwork(sites)
+
+
+def test_the_points_are_tests_that_claims_name():
+    points = fog_points(claims())
+    assert points["cassandra x1", 11] == {"containment"}
+    assert points["rados x1", 1] == {"local"}
+    assert {"rados x1", "cassandra x1", "ipfs"} <= {store for store, _ in points}
+    assert set().union(*points.values()) <= set(SITE_TESTS)
+    for work in fog_plan.WORKS:
+        assert fog_plan.FOG_EXTENTS["points"].repeats(work.objects) * work.objects >= 10
 
 
 def test_each_part_of_the_plan_is_named_once():

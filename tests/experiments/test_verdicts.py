@@ -184,6 +184,12 @@ def test_points_are_rounds_of_what_claims_name_at_the_papers_sizes():
     assert not list(point_rounds(scenario, CLAIMS, ["ARES_ABD"]))
 
 
+def test_a_scenario_with_short_rounds_may_have_more_of_them():
+    scenario = scenarios()["steps"]
+    more = {each.iteration for each in point_rounds(scenario, CLAIMS)}
+    assert max(more) == scenario.points["iterations"] > POINT_ROUNDS
+
+
 def test_all_points_fit_into_a_night():
     rounds = [each for scenario in scenarios().values() for each in point_rounds(scenario, CLAIMS)]
     possible = [each for each in rounds if each.parameters.work_s <= 60 * LONGEST_POINT_MIN]
