@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from experiments.bench import baseline
 from experiments.bench.figures import BenchReport, Figure, Point
+from experiments.bench.goals import goal_lines
 
 
 def number(value: float) -> str:
@@ -39,6 +40,8 @@ def text(report: BenchReport, known: Mapping[str, float]) -> str:
         ]
     if report.faults:
         lines += ["", *_faults(report)]
+    if goals := list(goal_lines(report, known)):
+        lines += ["", "goals", *goals]
     lines += [
         "",
         (

@@ -10,11 +10,16 @@ import pytest
 from experiments.bench import baseline
 from experiments.bench.__main__ import main
 from experiments.bench.as_runs import make_page, write_samples
+from experiments.bench.etcd_peer import Etcd
 from experiments.bench.figures import BenchReport, Figure, Point
+from experiments.bench.goals import BENCH_GOALS
 from experiments.bench.growth_sample import GrowthSample
+from experiments.bench.peers import ARES_PEERS
+from experiments.bench.redis_peer import REDIS
 from experiments.bench.scale import text as scale_text
 from experiments.bench.store_processes import BenchError
 from experiments.bench.text import text
+from experiments.bench.workload import FULL_WORKLOADS
 
 STORES = ["ares-abd", *(["redis-wait"] if shutil.which("redis-server") else [])]
 
@@ -112,6 +117,22 @@ def test_the_baseline_is_shown_beside_todays_ratio(tmp_path):
     shown = text(today, baseline.load(kept))
     assert "2.00 [4.00]" in shown
     assert "x is not installed" in shown
+
+
+def test_goals_are_shown_as_met_or_missed():
+    best = point(peer="redis-wait", clients=100, median=2.5)
+    etcd = point(median=2.0, workload="10 B, 1 client")
+    shown = text(report(etcd, best), {"10 B, 1 client | ABD : etcd": 3.0})
+    named = {each.peer for each in BENCH_GOALS}
+    missed, met = [line for line in shown.splitlines() if " goal at " in line]
+    assert "etcd" in missed
+    assert "2.00 [3.00]" in missed
+    assert missed.endswith("goal at least 3.5: MISSED")
+    assert "redis-wait" in met
+    assert met.endswith("goal at least 2: met")
+    known = {peer.name for peer in (*ARES_PEERS, *REDIS, Etcd())}
+    assert named <= known
+    assert {each.workload for each in BENCH_GOALS} <= {each.name for each in FULL_WORKLOADS}
 
 
 def test_a_generator_that_was_the_bottleneck_and_a_busy_machine_are_marked():
