@@ -111,10 +111,10 @@ LOG_EXTENTS = {
 }
 assert set(LOG_EXTENTS) == set(SCALES)
 
-POINTS_EXTENT = LogExtent((), (), (), (), (), operations=20_000, seconds=4.0, iterations=6)
+POINTS_EXTENT = LogExtent((), (), (), (), (), operations=100_000, seconds=4.0, iterations=6)
 """Extent of the scale `points`, whose runs follow from claims.
 
-A load takes seconds, and six rounds give half the interval of three.
+A load takes a second or two, and six rounds give half the interval of three.
 """
 
 
