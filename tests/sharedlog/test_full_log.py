@@ -199,6 +199,16 @@ def test_another_log_is_refused_and_the_server_goes_on(alone):
     assert isinstance(alone.append(number)[0], Refused)
 
 
+def test_a_log_refused_for_lack_of_room_takes_none():
+    server = FullServer(400 << 10, ("s0",), LOG_PLACE_BYTES)
+    (refused,) = server.messages
+    assert (refused.reason, server.logs.nodes) == (Reason.STORAGE, [])
+    assert server.disk.used < 64 << 10
+    server.disk.room = 2 << 20
+    server.ask(Introduce(call(), server.chain))
+    assert isinstance(server.append(1)[0], Appended)
+
+
 def test_many_trims_of_one_turn_on_a_full_disk_are_counted(alone):
     """A trim is a fact: more trims than the room left ended the server."""
     number, _ = fill(alone)

@@ -16,6 +16,7 @@ back takes some space first (:class:`Reserves`).
 """
 
 import asyncio
+import contextlib
 import re
 import resource
 import sys
@@ -555,6 +556,9 @@ class SegmentJournal:
             self._background.close()
             if self._head is not None:
                 self._disk.close(self._head.descriptor)
+            else:
+                with contextlib.suppress(OSError):
+                    self._give_spare()  # a journal without room to begin takes none
             self._anchor.close()
 
 
