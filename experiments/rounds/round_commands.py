@@ -164,9 +164,12 @@ def carry_out(arguments: argparse.Namespace) -> int:
             )
             for round in rounds
         ]
-    if not rounds:
-        raise BadInput("no round is left: the scenarios have none of these protocols")
     rounds = list(_short_enough(rounds, arguments))
+    if not rounds:
+        raise BadInput(
+            "no round is left: the scenarios have none of these protocols, or all their rounds "
+            "are longer than --longest; nothing was begun"
+        )
     left = [
         round
         for round in rounds

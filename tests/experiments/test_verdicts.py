@@ -197,6 +197,15 @@ def test_all_points_fit_into_a_night():
     assert len(possible) > 0.9 * len(rounds)
 
 
+def test_rounds_longer_than_the_longest_are_left_out_and_named(tmp_path, capsys):
+    words = ["--scale", "points", "--longest", "0.01", "--results", str(tmp_path)]
+    assert main(["run", "block_size", *words]) == 1
+    told = capsys.readouterr()
+    assert told.out.count("left out: block_size/COARES_EC_F") == 2 * POINT_ROUNDS
+    assert "longer than --longest; nothing was begun" in told.err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("of", "why"),
     [
