@@ -70,9 +70,6 @@ A busy machine takes longer.
 MEMORY_SHARE = 0.9
 """Share of this machine's memory that values may take."""
 
-OVERHEAD_S = 12.0
-"""Assumed seconds of a round beside the work, until the true value is known."""
-
 ReportText = Callable[[str], None]
 
 
@@ -203,7 +200,6 @@ class Engine:
         self._report_line = report_line
         self._testbed, self._inventory, self._per_host = testbed, inventory, per_host
         self._provenance = provenance(testbed, seed)
-        self._overheads: list[float] = []
         self._last: Path | None = None
         """Inventory of the round that began last."""
 
@@ -252,18 +248,20 @@ class Engine:
 
     def _all(self, rounds: Sequence[ScenarioRound], beds: RoundTestbeds) -> list[str]:
         failed: list[str] = []
+        expected_s = took_s = 0.0
         for number, round in enumerate(rounds, 1):
             outcome = self._carry_out(round, beds)
             if outcome.error:
                 failed.append(f"{round.scenario}/{round.name}")
             else:
-                self._overheads.append(outcome.seconds - round.parameters.work_s)
+                expected_s, took_s = expected_s + round.expected_s, took_s + outcome.seconds
             outcome_text = (
                 f"FAILED: {outcome.error}"
                 if outcome.error
                 else ", ".join(filter(None, (f"{outcome.seconds:.1f} s", outcome.note)))
             )
-            left_s = sum(other.parameters.work_s + self._overhead_s() for other in rounds[number:])
+            pace = took_s / expected_s if expected_s else 1.0
+            left_s = pace * sum(other.expected_s for other in rounds[number:])
             self._report_line(
                 f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {outcome_text}; about "
                 f"{left_s / 60:.0f} min left"
@@ -277,9 +275,6 @@ class Engine:
                 RoundFailed
             ):  # the host is gone; the next round on the host ends the remains
                 play(["round_end"], self._last, self._results.resolve() / ".ansible", STEPS_S)
-
-    def _overhead_s(self) -> float:
-        return sum(self._overheads) / len(self._overheads) if self._overheads else OVERHEAD_S
 
     def _directory(self, round: ScenarioRound) -> Path:
         return self._results / round.scenario / round.name

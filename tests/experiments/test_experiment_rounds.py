@@ -169,6 +169,19 @@ def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path
     assert counted["sent"] >= 2 * 2 * quick.object_size
 
 
+def test_the_time_that_is_left_follows_the_rounds_that_are_done(tmp_path, monkeypatch):
+    told: list[str] = []
+    long = Parameters(servers=3, parity=1, operations=1000, interval_s=2.0)
+    rounds = [round_of(parameters=long, iteration=iteration) for iteration in range(1, 11)]
+    quick = subject.RoundOutcome("", rounds[0].expected_s / 10)
+    monkeypatch.setattr(Engine, "_carry_out", lambda *_: quick)
+    assert Engine(tmp_path, 1, told.append).run(rounds, resume=False) == []
+    assert [line.rpartition("; ")[2] for line in told[:2]] == [
+        f"about {share * rounds[0].expected_s / 60:.0f} min left" for share in (0.9, 0.8)
+    ]
+    assert told[-1].endswith("about 0 min left")
+
+
 def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_path, monkeypatch):
     told: list[str] = []
 
