@@ -44,7 +44,8 @@ async def within(work: Awaitable[Result]) -> Result:
 class SecureCluster:
     """Five servers, all in c0, or the servers of ``sites``.
 
-    ``hosts`` and ``listeners`` are for inspection, and for closing.
+    ``hosts`` and ``listeners`` are for inspection, and for closing. A server in ``behind`` listens
+    at the address there; clients know its usual address, where a relay may listen.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class SecureCluster:
         self.settings = structs.replace(made, transport=transport)
         self.hosts: dict[ServerId, StorageServer] = {}
         self.listeners: dict[ServerId, ZmqListener | ZmtpListener] = {}
+        self.behind: dict[ServerId, str] = {}
         self.decisions = LocalConsensus()
         self._closing = contextlib.AsyncExitStack()
 
@@ -83,7 +85,8 @@ class SecureCluster:
             host = StorageServer(
                 replica, parts=ServerParts(admission=guard.admission, sites=sites_of(self.settings))
             )
-            listener = listener_at(server.address, guard.lock, transport=self.settings.transport)
+            address = self.behind.get(server.id, server.address)
+            listener = listener_at(address, guard.lock, transport=self.settings.transport)
             listener.seen, listener.core = host.users.seen, host.core
             await listener.serve(host.handler)
             self.hosts[server.id], self.listeners[server.id] = host, listener

@@ -9,11 +9,11 @@
       MESSAGE ...                              MESSAGE ...
 
 All bytes after HELLO are secret between the two transient keys, which end with the connection: a
-permanent key that becomes known opens no recorded connection. Each side counts its nonces up and
-takes only a nonce higher than the previous nonce, hence no message can be sent twice or in another
-order. The server keeps its transient key in the cookie, under a key of the connection. PyNaCl has
-the cryptography; this module has the order of messages and the checks. The bytes on the wire equal
-libzmq's, and the peer may be libzmq.
+permanent key that becomes known opens no recorded connection. Each side counts its nonces up by
+one, and takes only the next nonce of the peer's messages, hence no message can be sent twice, in
+another order, or left out. The server keeps its transient key in the cookie, under a key of the
+connection. PyNaCl has the cryptography; this module has the order of messages and the checks. The
+bytes on the wire equal libzmq's, and the peer may be libzmq.
 
 INITIATE and READY carry properties, sealed. A client that can use AES-256-GCM says so there, and a
 server that can, too, answers with the same property; from then on both use it in place of the box.
