@@ -142,7 +142,8 @@ def connections_of(settings: Settings) -> Connections:
     Raises :class:`ares.BadInput` if the key cannot be used.
     """
     key = None if settings.security is None else settings.security.client_key(settings.client.key)
-    return connections(key, settings.transport, settings.client.site or "")
+    site = settings.client.site or ""
+    return connections(key, settings.transport, site, sockets=settings.sockets)
 
 
 def consensus_of(settings: Settings) -> Consensus:

@@ -45,6 +45,8 @@ from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named, refuse
 from ares.security.keys import keyed, read_secret
 
 FILE_NAME = "cluster.toml"
+RUN_NAME = "run"
+"""Name of the directory beside the cluster file for the pids and sockets of its processes."""
 
 
 class Settings(Struct, frozen=True):
@@ -75,6 +77,8 @@ class Settings(Struct, frozen=True):
     tracing: TracingSettings = TracingSettings()
     autopilot: AutopilotSettings | None = None
     transport: TransportName = "native"
+    local_sockets: bool = True
+    """Permission for processes of one host to meet at Unix sockets."""
     published: bool = False
     """Permission for the algorithms as published (ares/testing/published); never with users."""
 
@@ -116,6 +120,11 @@ class Settings(Struct, frozen=True):
             server.id: Server(server.id, keyed(server.address, server.public_key), server.identity)
             for server in self.servers.values()
         }
+
+    @property
+    def sockets(self) -> Path | None:
+        """Return the directory of the Unix sockets; None: the cluster file wants TCP only."""
+        return self.path.resolve().parent / RUN_NAME if self.local_sockets else None
 
     def processes(self) -> list[ServerSettings | MemberSettings]:
         """Return every process of the cluster: the servers, followed by the consensus members."""
@@ -224,6 +233,7 @@ class _Checks:
             tracing=file.tracing or TracingSettings(),
             autopilot=file.autopilot,
             transport=cast(TransportName, file.transport),
+            local_sockets=file.local_sockets,
             published=file.published,
         )
 

@@ -459,6 +459,7 @@ class FileTable(ClusterFileTable, frozen=True, kw_only=True):
     durability: str
     security: str | None = None
     transport: str = "native"
+    local_sockets: bool = True
     published: bool = False
     keys: str | None = None
     decision_key: str | None = None

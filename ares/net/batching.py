@@ -220,6 +220,7 @@ class BatchConnections(ABC):
     def __init__(self) -> None:
         self.troubles: dict[ServerId, str] = {}
         self.connected_s: dict[ServerId, float] = {}
+        self.over_sockets: set[ServerId] = set()
         self.deliver_frames: DeliverFrames | None = None
         self._addresses: dict[ServerId, str] = {}
         self._bad_batches = 0

@@ -4,7 +4,7 @@ A client is a DEALER, with a connection for each server; a server is a ROUTER. M
 a server wait here, bounded, and leave when the server takes messages again. A broken connection is
 made again soon, and ever slower up to once a second, as long as messages wait for it. With a secret
 key, connections are CURVE (ares/net/zmtp/curve.py), each to a server that owns the key in its
-address.
+address. Processes of one host meet at a Unix socket in place of TCP (ares/net/local_sockets.py).
 
 On the server's side a sender is its connection, which carries the client's key if clients have
 keys: with a :class:`ares.security.clients_file.Lock` clients are admitted by their keys, and no
@@ -21,6 +21,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ares.cluster.addresses import split_address
@@ -42,6 +43,7 @@ from ares.net.batching import (
     is_large,
 )
 from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
+from ares.net.local_sockets import LocalSocket, connect_locally, listen_locally, socket_path
 from ares.net.port import Handle, Sender
 from ares.net.zmtp.connection import ConnectionEvents, ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveClient, CurveServer
@@ -89,17 +91,22 @@ _log = logging.getLogger(__name__)
 
 
 class ZmtpConnections(LinkedConnections):
-    """:class:`ares.net.port.Connections` over TCP.
+    """:class:`ares.net.port.Connections` over TCP, or the Unix sockets of servers on this host.
 
     Addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``. ``site``: the client's
-    site, by its own word; empty: none.
+    site, by its own word; empty: none. ``sockets``: the directory of Unix sockets; None: TCP only.
     """
 
     def __init__(
-        self, secret: SecretKey | None = None, site: str = "", value_bytes: int = VALUE_BYTES_MAX
+        self,
+        secret: SecretKey | None = None,
+        site: str = "",
+        value_bytes: int = VALUE_BYTES_MAX,
+        sockets: Path | None = None,
     ) -> None:
         super().__init__(secret, value_bytes)
         self.site = site
+        self.sockets = sockets
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
@@ -118,13 +125,18 @@ class ZmtpConnections(LinkedConnections):
 
 
 def _tune_link(connection: ZmtpConnection, raw: socket.socket) -> None:
-    tune(raw)
+    if not connection.local:
+        tune(raw)
     _bound_unsent(connection, raw, LINK_UNSENT_BYTES)
 
 
 def _bound_unsent(connection: ZmtpConnection, raw: socket.socket, bound_bytes: int) -> None:
-    """Bound the unsent bytes in process and kernel: a small request waits behind them."""
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, bound_bytes)
+    """Bound the unsent bytes in process and kernel: a small request waits behind them.
+
+    The kernel's buffer of a Unix socket is small.
+    """
+    if not connection.local:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, bound_bytes)
     connection.transport.set_write_buffer_limits(bound_bytes)
 
 
@@ -137,6 +149,9 @@ class _ZmtpLink(Link):
         super().__init__(connections, server)
         self._server = server
         self._connected_s = connections.connected_s
+        self._over_sockets = connections.over_sockets
+        sockets = connections.sockets
+        self._socket_path = None if sockets is None else socket_path(sockets, host, port)
         self._scratch = connections.scratch
         self._site = connections.site
         self._value_bytes = connections.value_bytes
@@ -228,6 +243,11 @@ class _ZmtpLink(Link):
             self._connecting = None
 
     async def _try_to_connect(self, pause_s: float) -> None:
+        """Connect until a handshake is done.
+
+        A Unix socket that leads to no server is left for TCP at once, and tried again later.
+        """
+        over_tcp = False
         while not self._closed and self._waiting:
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
@@ -244,18 +264,20 @@ class _ZmtpLink(Link):
                 careful=self._careful,
                 value_bytes=self._value_bytes,
             )
-            await self._reach(connection)
+            await self._reach(connection, over_tcp)
             if self._usable is not None:
                 break
+            over_tcp = connection.local
+            if over_tcp:
+                pause_s = 0.0
+                continue
             pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, links.RECONNECT_S_MAX)
 
-    async def _reach(self, connection: ZmtpConnection) -> None:
+    async def _reach(self, connection: ZmtpConnection, over_tcp: bool) -> None:
         """Wait until the connection's handshake is done, or has failed."""
         try:
             async with asyncio.timeout(links.CONNECT_TIMEOUT_MS / 1000):
-                await self._loop.create_connection(
-                    lambda: connection, self._host, self._port, family=socket.AF_INET
-                )
+                await self._dial(connection, None if over_tcp else self._socket_path)
         except (OSError, TimeoutError, UnicodeError) as error:
             connection.hang_up()
             self._trouble(links.unreached(self._host, error))
@@ -268,6 +290,16 @@ class _ZmtpLink(Link):
             connection.hang_up()
             self._trouble(links.SILENT_PEER)
 
+    async def _dial(self, connection: ZmtpConnection, path: Path | None) -> None:
+        """Connect at the Unix socket ``path``, if the server listens there, or over TCP."""
+        raw = None if path is None else connect_locally(path)
+        if raw is not None:
+            await self._loop.create_unix_connection(lambda: connection, sock=raw)
+        else:
+            await self._loop.create_connection(
+                lambda: connection, self._host, self._port, family=socket.AF_INET
+            )
+
     def _met(self, connection: ZmtpConnection) -> None:
         if connection is not self._latest or self._closed:
             connection.hang_up()
@@ -275,6 +307,10 @@ class _ZmtpLink(Link):
         self._pause_s = links.RECONNECT_S_MIN
         self._careful = False
         self._connected_s[self._server] = time.perf_counter()
+        if connection.local:
+            self._over_sockets.add(self._server)
+        else:
+            self._over_sockets.discard(self._server)
         self._trouble("")
         self._met_or_lost.set()
         self._flow()
@@ -288,6 +324,8 @@ class _ZmtpLink(Link):
             if raw is not None and self._loop.time() - self._slow_since > SLOW_LINK_S:
                 _bound_unsent(connection, raw, SLOW_LINK_UNSENT_BYTES)
             self._slow_since = 0.0
+            if connection.local:
+                self._leaving.clear()  # a Unix socket counts no bytes
         while self._waiting and not connection.slow:
             messages = self._waiting.take_next()
             if self._fits(connection, messages[0]) and not self._transmit(connection, messages):
@@ -340,10 +378,12 @@ class _ZmtpLink(Link):
     def _judge(self, connection: ZmtpConnection) -> None:
         """Report a failed handshake."""
         match connection.trouble:
-            case WrongMechanism():
-                self._shut_out(links.NEEDS_KEYS if self._secret is None else links.NO_SERVER)
             case TurnedAway(code="400") if self._secret is not None:
                 self._shut_out(links.UNKNOWN_KEY)
+            case _ if connection.local:
+                pass  # TCP, which is tried next, tells
+            case WrongMechanism():
+                self._shut_out(links.NEEDS_KEYS if self._secret is None else links.NO_SERVER)
             case None:
                 self._careful = True  # libzmq names its mechanism only to a peer that waits
                 self._trouble(links.HUNG_UP if self._secret is None else links.WRONG_KEY)
@@ -372,7 +412,8 @@ class _ClientConnection(KeyedSender, ZmtpConnection):
 class ZmtpListener(BatchListener):
     """:class:`ares.net.port.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free port.
 
-    ``lock``: for clients with keys. ``connections``: the present connections; ``refused``:
+    ``lock``: for clients with keys. ``sockets``: the directory for a Unix socket, too; its clients
+    have the same bounds. ``connections``: the present connections; ``refused``:
     connections beyond the limit; ``cut``: clients disconnected because of the bytes they held, or
     because their keys were revoked.
     """
@@ -383,9 +424,13 @@ class ZmtpListener(BatchListener):
         lock: Lock | None = None,
         limits: Limits | None = None,
         traffic: ListenerTraffic | None = None,
+        sockets: Path | None = None,
     ) -> None:
         super().__init__(traffic)
         self._lock = lock
+        self._sockets = sockets
+        self._servers: list[asyncio.Server] = []
+        self._local: LocalSocket | None = None
         self.refused = 0
         self.cut = 0
         self._wanted = address
@@ -401,18 +446,30 @@ class ZmtpListener(BatchListener):
 
     async def serve(self, handle: Handle) -> str:
         host, port = split_address(self._wanted, 0)
+        loop, backlog = asyncio.get_running_loop(), links.LISTEN_BACKLOG
+        if self._sockets is not None:
+            self._local = listen_locally(socket_path(self._sockets, host, port), backlog)
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._accept, host, port, family=socket.AF_INET, backlog=links.LISTEN_BACKLOG
+            server = await loop.create_server(
+                self._accept, host, port, family=socket.AF_INET, backlog=backlog
             )
         except OSError as error:
+            self._end_local()
             raise links.cannot_listen(self._wanted, error.strerror) from error
-        bound_host, bound_port = self._server.sockets[0].getsockname()
+        self._servers = [server]
+        bound_host, bound_port = server.sockets[0].getsockname()
         self._start(handle, f"{bound_host}:{bound_port}")
+        if (local := self._local) is not None:
+            server = await loop.create_unix_server(self._accept, sock=local.raw, backlog=backlog)
+            self._servers.append(server)
         if self._lock is not None:
             roll = partial(self._call_roll, self._lock)
             self._rolling = tasks.every(ROLL_CALL_S, roll, "roll call of keys")
         return self.address
+
+    def _end_local(self) -> None:
+        if self._local is not None:
+            self._local.end()
 
     # -- connections -------------------------------------------------------------------------------
 
@@ -441,7 +498,8 @@ class ZmtpListener(BatchListener):
         return connection
 
     def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:
-        tune(raw)
+        if not connection.local:
+            tune(raw)
         self.connections[connection] = self._loop.call_later(
             HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection
         )
@@ -613,7 +671,9 @@ class ZmtpListener(BatchListener):
         self._serving = False
         if self._lock is not None:
             self._rolling.cancel()
-        self._server.close()
+        for server in self._servers:
+            server.close()
+        self._end_local()
         await asyncio.sleep(links.CLOSE_GRACE_S)
         for connection in self.connections:
             connection.close()

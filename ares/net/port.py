@@ -5,7 +5,7 @@ waits for an answer: requests are posted, replies are delivered, and the session
 again.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ares.model.codec import Frame, Outgoing
@@ -60,6 +60,10 @@ class Connections(Protocol):
     @property
     def connected_s(self) -> Mapping[ServerId, float]:
         """Return the times of connections, on the clock time.perf_counter, where known."""
+
+    @property
+    def over_sockets(self) -> Set[ServerId]:
+        """Return the servers whose latest connection is a Unix socket of this host."""
 
     def open(self, deliver: Callable[[ServerId, Sequence[AnyMessage]], None]) -> None:
         """Start; ``deliver`` is called on the event loop with each batch of replies."""

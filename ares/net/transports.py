@@ -5,6 +5,7 @@ let each talk to the other, with keys and without. Reasons for two, with figures
 libzmq is loaded only where it is used.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ares.cluster.tables import Limits, TransportName
@@ -25,13 +26,15 @@ def listener_at(
     limits: Limits | None = None,
     traffic: ListenerTraffic | None = None,
     transport: TransportName = "native",
+    sockets: Path | None = None,
 ) -> "ZmqListener | ZmtpListener":
     """Return a listener at ``host:port``.
 
-    ``lock``: for clients with keys. ``traffic``: the counters.
+    ``lock``: for clients with keys. ``traffic``: the counters. ``sockets``: the directory for a
+    Unix socket; libzmq makes none.
     """
     if transport == "native":
-        return ZmtpListener(address, lock, limits, traffic)
+        return ZmtpListener(address, lock, limits, traffic, sockets)
     from ares.net.libzmq import ZmqListener
 
     return ZmqListener(address, lock, limits, traffic)
@@ -42,14 +45,16 @@ def connections(
     transport: TransportName = "native",
     site: str = "",
     value_bytes: int = VALUE_BYTES_MAX,
+    sockets: Path | None = None,
 ) -> Connections:
     """Return connections for a client.
 
     ``secret``: its key, if the cluster has keys. ``site``: the client's site, sent to servers;
     libzmq does not send it. ``value_bytes``: bytes of the largest value that a server may send.
+    ``sockets``: the directory of Unix sockets; libzmq uses TCP only.
     """
     if transport == "native":
-        return ZmtpConnections(secret, site, value_bytes)
+        return ZmtpConnections(secret, site, value_bytes, sockets)
     from ares.net.libzmq import ZmqConnections
 
     return ZmqConnections(secret, value_bytes)

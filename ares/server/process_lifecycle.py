@@ -150,7 +150,8 @@ def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
 def _own_connections(settings: Settings, key: "SecretKey | None") -> "Connections":
     """Return connections of a server under its ``key``, with the server's own bound of frames."""
     value_bytes = settings.limits.value_bytes
-    return connections(key, settings.transport, value_bytes=value_bytes)
+    sockets = settings.sockets
+    return connections(key, settings.transport, value_bytes=value_bytes, sockets=sockets)
 
 
 def _repair_timeout_s(length: int) -> float:
@@ -289,7 +290,7 @@ def piloted(
     def make(consensus: Consensus, leads: Callable[[], bool], notes: Notes) -> Autopilot:
         manager = manager_of(
             own,
-            lambda: connections(key, settings.transport),
+            lambda: connections(key, settings.transport, sockets=settings.sockets),
             consensus,
             Switches(),
             service="ares-autopilot",
@@ -316,8 +317,9 @@ class ProcessLifecycle:
         threading.excepthook = tasks.report_thread
         self.stop = asyncio.Event()
         self.traffic = ListenerTraffic()
+        limits, transport = fitting(settings.limits), settings.transport
         self.listener = listener_at(
-            own.address, lock, fitting(settings.limits), self.traffic, settings.transport
+            own.address, lock, limits, self.traffic, transport, settings.sockets
         )
         self._id = own.id
         log.info("starting", extra={"version": version(), "core": compiled.CORE_NAME})

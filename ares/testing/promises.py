@@ -217,6 +217,7 @@ class PromiseWitness:
         self.learn = connections.learn
         self.troubles = connections.troubles
         self.connected_s = connections.connected_s
+        self.over_sockets = connections.over_sockets
         self.receiving = connections.receiving
         self.sending = connections.sending
         self.close = connections.close

@@ -28,10 +28,10 @@ def put(call: int, data: bytes) -> PutData:
 
 
 async def test_a_small_request_passes_large_ones_and_copies_do_not_wait_twice(
-    our_server: ZmqWire,
+    our_wire: ZmqWire,
 ) -> None:
-    server = await our_server.serve()
-    client = our_server.connect(server)
+    server = await our_wire.serve()
+    client = our_wire.connect(server)
     await client.ask(S0, [get_tag(1)])
     server.listener.pause()
     data = bytes(MIB)
@@ -47,12 +47,12 @@ async def test_a_small_request_passes_large_ones_and_copies_do_not_wait_twice(
 
 
 async def test_a_put_is_sending_until_its_server_has_it_or_the_connection_ends(
-    our_server: ZmqWire,
+    our_wire: ZmqWire,
 ) -> None:
-    server = await our_server.serve()
-    client = our_server.connect(server)
+    server = await our_wire.serve()
+    client = our_wire.connect(server)
     await client.ask(S0, [get_tag(1)])
-    tells = our_server.client_kind.__name__ == "ZmtpConnections"
+    tells = our_wire.client_kind.__name__ == "ZmtpConnections"
     server.listener.pause()
     calls = [CallId(call) for call in range(100, 100 + PUTS)]
     client.connections.post(S0, [put(call, bytes(MIB)) for call in calls])
@@ -69,10 +69,10 @@ async def test_a_put_is_sending_until_its_server_has_it_or_the_connection_ends(
     await until(lambda: not client.connections.sending(S0, CallId(calls[0] + 1000)))
 
 
-async def test_few_bytes_stay_unsent_only_after_a_server_was_slow(our_server: ZmqWire) -> None:
+async def test_few_bytes_stay_unsent_only_after_a_server_was_slow(our_wire: ZmqWire) -> None:
     """The bound belongs to a connection: a new connection begins with the larger bound."""
-    server = await our_server.serve()
-    client = our_server.connect(server)
+    server = await our_wire.serve()
+    client = our_wire.connect(server)
     if not isinstance(client.connections, ZmtpConnections):
         pytest.skip("libzmq bounds what it holds by itself")
 
@@ -95,11 +95,11 @@ async def test_few_bytes_stay_unsent_only_after_a_server_was_slow(our_server: Zm
 
 
 async def test_messages_wait_for_a_new_connection_while_one_ends(
-    our_server: ZmqWire, monkeypatch: pytest.MonkeyPatch
+    our_wire: ZmqWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message posted between the server's end of a connection and its loss waits for the next."""
-    server = await our_server.serve()
-    client = our_server.connect(server)
+    server = await our_wire.serve()
+    client = our_wire.connect(server)
     if not isinstance(client.connections, ZmtpConnections):
         pytest.skip("libzmq ends its connections by itself")
     await client.ask(S0, [get_tag(1)])

@@ -25,7 +25,7 @@ from ares.model.units import MIB
 from ares.net.batching import PEER_WAITING_MESSAGES_MAX, is_large
 from ares.net.port import Came, Sender
 
-from .conftest import TCP_WIRES
+from .conftest import SOCKETS
 from .samples import SAMPLES
 from .wires import S0, InprocWire, Wire, acknowledge, get_tag, until
 
@@ -51,7 +51,7 @@ async def test_every_message_arrives_as_it_was(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("has_keys", [False, True])
-@pytest.mark.parametrize("kind", TCP_WIRES)
+@pytest.mark.parametrize("kind", SOCKETS)
 async def test_a_compiled_core_answers_before_the_handler(kind: str, has_keys: bool) -> None:
     """The core of this test serves a single call, and leaves the next ones to the handler."""
     [reply] = encode(acknowledge([get_tag(1)]))
@@ -63,7 +63,7 @@ async def test_a_compiled_core_answers_before_the_handler(kind: str, has_keys: b
         senders.append(sender)
         return turns.pop() if turns else None
 
-    wire = TCP_WIRES[kind](has_keys)
+    wire = SOCKETS[kind](has_keys)
     server = await wire.serve()
     client = wire.connect(server)
     await client.ask(S0, [get_tag(0)])

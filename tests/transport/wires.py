@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import gc
+import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import zmq
 import zmq.asyncio
@@ -225,6 +227,10 @@ class ZmqWire(Wire):
     def known_as(self, address: str) -> str:
         return address if self.server_key is None else keyed(address, self.server_key.public)
 
+    def endpoint(self, address: str) -> str:
+        """Return the address of a server in the words of libzmq."""
+        return f"tcp://{address}"
+
     def fresh_address(self) -> str:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
             # below the ports of outgoing connections
@@ -238,7 +244,7 @@ class ZmqWire(Wire):
             socket.linger = 0
             if self.server_key is not None and self.client_key is not None:
                 secure(socket, self.server_key, self.client_key)
-            socket.connect(f"tcp://{address}")
+            socket.connect(self.endpoint(address))
             for frames in batches:
                 await socket.send_multipart(frames)
             received: list[AnyMessage] = []
@@ -253,6 +259,31 @@ class ZmtpWire(ZmqWire):
 
     server_kind = ZmtpListener
     client_kind = ZmtpConnections
+
+
+class SocketWire(ZmtpWire):
+    """Our own ZMTP on both sides, over Unix sockets."""
+
+    def __init__(self, has_keys: bool = False) -> None:
+        super().__init__(has_keys)
+        self.directory = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
+        self.clients: list[ZmtpConnections] = []
+
+    def make_listener(self, address: str) -> ZmtpListener:
+        lock = None if self.server_key is None else Lock(self.server_key, Everybody())
+        return ZmtpListener(address, lock, sockets=self.directory)
+
+    def make_connections(self) -> ZmtpConnections:
+        self.clients.append(ZmtpConnections(self.client_key, sockets=self.directory))
+        return self.clients[-1]
+
+    def endpoint(self, address: str) -> str:
+        return f"ipc://{self.directory}/{address}.sock"
+
+    async def close(self) -> None:
+        met = [client for client in self.clients if client.connected_s]
+        await super().close()
+        assert all(client.over_sockets == {*client.connected_s} for client in met)
 
 
 class OurServerWire(ZmqWire):

@@ -27,7 +27,7 @@ from ares.cli.local_files import resolved
 from ares.cluster.addresses import split_address
 from ares.cluster.home import CLAIM_NAME, forget_starts, held, is_bare, record_of, was_started
 from ares.cluster.new_cluster import obstacle
-from ares.cluster.settings import MemberSettings, ServerSettings, Settings
+from ares.cluster.settings import RUN_NAME, MemberSettings, ServerSettings, Settings
 from ares.model.errors import AresError, BadInput, DirectoryLost
 from ares.platform.interpreter import python
 from ares.platform.named_files import read_named
@@ -66,7 +66,7 @@ class Supervisor:
 
     def __init__(self, cluster_file: Path) -> None:
         self._file = cluster_file.resolve()
-        self._run = self._file.parent / "run"
+        self._run = self._file.parent / RUN_NAME
         self._logs = self._file.parent / "logs"
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 

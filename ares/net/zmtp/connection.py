@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import socket
+import struct
 import sys
 import termios
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,18 @@ UNSENT_BYTES = 1024 * 1024
 
 _NOWHERE = memoryview(bytearray())
 _NOTHING = NullHandshake(b"")
+
+
+def process_at(raw: socket.socket) -> tuple[int, int]:
+    """Return the process and the user at the other end of a Unix socket.
+
+    The process is the one which connected, or which began to listen.
+    """
+    credentials = struct.Struct("3i")  # SO_PEERCRED of Linux: pid, uid, gid
+    pid, uid, _ = credentials.unpack(
+        raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    )
+    return pid, uid
 
 
 def scratch() -> memoryview:
@@ -76,7 +89,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     largest value taken by the peer. ``ready``: the handshake was done, and neither side has hung up
     since. ``trouble``: the reason for hanging up on a peer that sent other bytes than ZMTP.
     ``careful``: the handshake begins only when the peer's greeting is here and fits.
-    ``value_bytes``: bytes of the largest value that the peer may send.
+    ``value_bytes``: bytes of the largest value that the peer may send. ``local``: the connection is
+    a Unix socket.
     """
 
     def __init__(
@@ -90,7 +104,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     ) -> None:
         self.key = self.site = ""
         self.peer_value_bytes = VALUE_BYTES_MAX
-        self.slow = False
+        self.slow = self.local = False
         self.shaken = False
         self.ready = False
         self.trouble: NotZmtp | None = None
@@ -107,6 +121,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(UNSENT_BYTES)
+        raw: socket.socket = transport.get_extra_info("socket")
+        self.local = raw.family == socket.AF_UNIX
         handshake = self._incoming.handshake
         assert handshake is not None, "it has not begun"
         try:
@@ -119,7 +135,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             self.transport.write(opening)
         except NotZmtp as error:
             self._give_up(error)
-        self._made(self, transport.get_extra_info("socket"))
+        self._made(self, raw)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         incoming = self._incoming
@@ -228,20 +244,31 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     @property
     def peer(self) -> str:
-        """Return the peer's address, for people."""
+        """Return the peer's address, for people; over a Unix socket, the process and its user."""
+        if self.local:
+            return self.host
         return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
 
     @property
     def host(self) -> str:
-        """Return the host in the peer's address."""
-        return "" if self._transport is None else str(self._transport.get_extra_info("peername")[0])
+        """Return the host in the peer's address; over a Unix socket, the process and its user."""
+        if self._transport is None:
+            return ""
+        if self.local:
+            return "pid {}, uid {}".format(*process_at(self._transport.get_extra_info("socket")))
+        return str(self._transport.get_extra_info("peername")[0])
 
     @property
     def sent_bytes(self) -> int:
-        """Return the number of bytes given to this connection so far; 0 once it is closing."""
+        """Return the number of bytes given to this connection so far; 0 once it is closing.
+
+        A Unix socket has no such count: 1, and no byte of it arrives while the peer is slow.
+        """
         raw = self._socket
         if raw is None:
             return 0
+        if self.local:
+            return 1
         queued = fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, bytes(4))
         return self.arrived_bytes + int.from_bytes(queued, sys.byteorder) + self.unsent_bytes
 
@@ -249,7 +276,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     def arrived_bytes(self) -> int:
         """Return the number of bytes whose arrival the other side's kernel has confirmed."""
         raw = self._socket
-        if raw is None:
+        if raw is None or self.local:
             return 0
         info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, ACKED_AT + 8)
         return int.from_bytes(info[ACKED_AT:], sys.byteorder)

@@ -3,7 +3,7 @@
 Hosted logs and journals run as on a durable server.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 from ares.model.codec import decode
@@ -35,6 +35,7 @@ class SimLinks:
 
     troubles: Mapping[ServerId, str] = {}
     connected_s: Mapping[ServerId, float] = {}
+    over_sockets: Set[ServerId] = frozenset()
 
     def __init__(self, post: Callable[[str, Sequence[AnyMessage]], None]) -> None:
         self._post = post
