@@ -73,6 +73,7 @@ def _as_data(
         "name": settings.name,
         "servers": {
             id: {"address": settings.servers[id].address, "site": settings.servers[id].site}
+            | {"over_socket": id in found.over_sockets}
             | _server_data(description, _why(found, id))
             for id, description in found.servers.items()
         },
@@ -209,7 +210,16 @@ def _show(
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
     running = releases(found.servers, ares_members(settings, found))
-    for line in filter(None, (sentence(running), _disks(found.servers), _cores(found.servers))):
+    over_sockets = ", ".join(id for id in found.servers if id in found.over_sockets)
+    for line in filter(
+        None,
+        (
+            sentence(running),
+            _disks(found.servers),
+            _cores(found.servers),
+            over_sockets and f"reached over Unix sockets: {over_sockets}",
+        ),
+    ):
         console.print(line, soft_wrap=True)
     if mixed := warning(running):
         console.print(Text(mixed, style="yellow"), soft_wrap=True)

@@ -38,12 +38,14 @@ from ares.registers.operations import delete
 class ClusterStatus(Struct, frozen=True):
     """The state of a cluster. ``servers``: the descriptions of servers; None for a silent server.
 
-    ``troubles``: why servers and members are silent, as far as known.
+    ``troubles``: why servers and members are silent, as far as known. ``over_sockets``: the servers
+    reached over Unix sockets of this host.
     """
 
     servers: dict[ServerId, Description | None]
     members: list[ConsensusDescription]
     troubles: dict[ServerId, str]
+    over_sockets: frozenset[ServerId]
 
 
 class Manager(DomainDirectory):
@@ -237,7 +239,10 @@ class Manager(DomainDirectory):
         described = await self.describe(list(self._book.values()))
         members = await self.describe_members()
         return ClusterStatus(
-            {server: described.get(server) for server in self._book}, members, self.troubles
+            {server: described.get(server) for server in self._book},
+            members,
+            self.troubles,
+            frozenset(self._runner.over_sockets),
         )
 
     @property

@@ -9,7 +9,7 @@ goes in steps of a millisecond, longer than a round takes.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence, Set
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
@@ -114,6 +114,11 @@ class Runner:
     def troubles(self) -> Mapping[ServerId, str]:
         """Return the known reasons why servers cannot be reached."""
         return self._connections.troubles
+
+    @property
+    def over_sockets(self) -> Set[ServerId]:
+        """Return the servers reached over Unix sockets of this host."""
+        return self._connections.over_sockets
 
     def learn(self, servers: Sequence[Server]) -> None:
         """Learn addresses of the cluster file, which overrule addresses in configurations."""

@@ -94,6 +94,27 @@ def test_up_detached_and_down(cluster: Path) -> None:
     assert (second.returncode, second.stdout) == (0, "nothing was running\n")
 
 
+def test_unix_sockets_of_up(cluster: Path) -> None:
+    """A name of few letters: the path of a socket is bounded."""
+    file, run = cluster / "cluster.toml", cluster / "run"
+
+    def reached() -> set[str]:
+        told = json.loads(ares("-c", file, "status", "--json").stdout)["servers"]
+        return {id for id, server in told.items() if server["over_socket"]}
+
+    assert ares("up", cluster, "--detach").returncode == 0
+    processes = Settings.load(file).processes()
+    assert {path.stem for path in run.glob("*.sock")} == {each.address for each in processes}
+    assert "\nreached over Unix sockets: s0, s1, s2\n" in ares("-c", file, "status").stdout
+    os.kill(pids(cluster)["s0"], signal.SIGKILL)
+    assert ares("up", cluster, "--detach").returncode == 0
+    assert reached() == {"s0", "s1", "s2"}
+    (run / f"{Settings.load(file).servers[ServerId('s1')].address}.sock").unlink()
+    assert reached() == {"s0", "s2"}
+    assert ares("down", cluster).returncode == 0
+    assert [*run.glob("*.sock")] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--security", "curve")])
 def test_up_is_up_when_the_cluster_reads_writes_and_decides(
