@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,8 +95,25 @@ def test_up_detached_and_down(cluster: Path) -> None:
     assert (second.returncode, second.stdout) == (0, "nothing was running\n")
 
 
-def test_unix_sockets_of_up(cluster: Path) -> None:
-    """A name of few letters: the path of a socket is bounded."""
+@pytest.fixture
+def near_cluster() -> Iterator[Path]:
+    """Make the same cluster at a short path wherever TMPDIR is: paths of sockets are bounded."""
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as directory:
+        yield from _made(Path(directory) / "cluster", "--transport", "native")
+
+
+def test_a_cluster_without_sockets_is_reached_over_tcp(near_cluster: Path) -> None:
+    file = near_cluster / "cluster.toml"
+    file.write_text("local_sockets = false\n" + file.read_text())
+    assert ares("up", near_cluster, "--detach").returncode == 0
+    assert [*(near_cluster / "run").glob("*.sock")] == []
+    told = json.loads(ares("-c", file, "status", "--json").stdout)["servers"]
+    assert [server["over_socket"] for server in told.values()] == [False] * 3
+    assert all(server["identity"] for server in told.values())
+
+
+def test_unix_sockets_of_up(near_cluster: Path) -> None:
+    cluster = near_cluster
     file, run = cluster / "cluster.toml", cluster / "run"
 
     def reached() -> set[str]:

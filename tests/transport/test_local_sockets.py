@@ -55,7 +55,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may act as ano
 @pytest.fixture
 def run() -> Iterator[Path]:
     """Make a directory for sockets: with a short path, and no closed directory above."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
 

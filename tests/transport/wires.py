@@ -266,7 +266,7 @@ class SocketWire(ZmtpWire):
 
     def __init__(self, has_keys: bool = False) -> None:
         super().__init__(has_keys)
-        self.directory = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
+        self.directory = Path(self._closing.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))
         self.clients: list[ZmtpConnections] = []
 
     def make_listener(self, address: str) -> ZmtpListener:
