@@ -7,21 +7,22 @@ the server at this address: a client that is to reach a server over another addr
 relay, finds no socket.
 
 The user of the server and root may connect, by the mode of the socket and by the permissions of
-RUN. A client believes a socket only if its own user, or root, listens. Any other process there is
-passed over for TCP. Beyond this nothing depends on the socket: the handshake and the keys are the
-same as over TCP.
+RUN. A client believes a socket only if its own user, or root, listens, and if no other user can put
+a name into RUN. Any other socket is passed over for TCP. Beyond this nothing depends on the socket:
+the handshake and the keys are the same as over TCP.
 """
 
 import contextlib
 import logging
 import os
 import socket
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
 from ares.model.errors import BadInput
 from ares.net.zmtp.connection import process_at
-from ares.platform.trusted_files import require_unshared
+from ares.platform.trusted_files import is_foreign
 
 PATH_BYTES_MAX = 107
 """Longest path of a Unix socket: Linux has room for 108 bytes, with a zero at the end."""
@@ -36,11 +37,15 @@ class LocalSocket(NamedTuple):
     raw: socket.socket
     path: Path
 
-    def end(self) -> None:
-        """Close the socket and remove the file."""
-        self.raw.close()
+    def remove(self) -> None:
+        """Remove the file, before the socket closes: later it may be another process's file."""
         with contextlib.suppress(OSError):  # a file that stays is stale at the next start
             self.path.unlink()
+
+    def end(self) -> None:
+        """Remove the file and close the socket."""
+        self.remove()
+        self.raw.close()
 
 
 def socket_path(directory: Path, host: str, port: int) -> Path:
@@ -53,31 +58,56 @@ def listen_locally(path: Path, backlog: int) -> LocalSocket | None:
 
     None without the directory; also if there can be no socket, with the reason in the log.
     """
-    if not os.path.isdir(path.parent):
+    if not os.path.lexists(path.parent):
         return None
-    raw = socket.socket(socket.AF_UNIX)
     try:
-        if (length := len(os.fsencode(path))) > PATH_BYTES_MAX:
-            raise BadInput(
-                f"its path has {length} bytes, and at most {PATH_BYTES_MAX} are possible"
-            )
-        require_unshared(path.parent, "socket")
-        _remove_stale(path)
-        os.fchmod(raw.fileno(), _SOCKET_MODE)  # before the file exists, which gets this mode
-        raw.bind(os.fspath(path))
-        raw.listen(backlog)
+        raw = _listening(path, backlog)
     except (BadInput, OSError) as error:
-        raw.close()
         _log.warning("no Unix socket at %s, clients use TCP: %s", path, error)
         return None
     _log.info("listening on a Unix socket, too", extra={"socket": str(path)})
     return LocalSocket(raw, path)
 
 
+def _listening(path: Path, backlog: int) -> socket.socket:
+    """Return a socket that listens at ``path``. Raises :class:`BadInput` and OSError."""
+    if (length := len(os.fsencode(path))) > PATH_BYTES_MAX:
+        raise BadInput(f"its path has {length} bytes, and at most {PATH_BYTES_MAX} are possible")
+    _require_own(path.parent)
+    _remove_stale(path)
+    raw = socket.socket(socket.AF_UNIX)
+    try:
+        os.fchmod(raw.fileno(), _SOCKET_MODE)  # before the file exists, which gets this mode
+        raw.bind(os.fspath(path))
+        raw.listen(backlog)
+    except OSError:
+        raw.close()
+        raise
+    return raw
+
+
+def _require_own(directory: Path) -> None:
+    """Raise :class:`BadInput` if a user other than this and root can put a name into the directory.
+
+    The sticky bit is no help: a name that does not exist yet belongs to its maker.
+    """
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise BadInput(f"{directory} is no directory")
+    if is_foreign(status):
+        raise BadInput(
+            f"{directory} belongs to another user ({status.st_uid}): chown {os.geteuid()} "
+            f"{directory}"
+        )
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise BadInput(f"other users can put sockets there: chmod go-w {directory}")
+
+
 def _remove_stale(path: Path) -> None:
     """Remove a socket without a listener.
 
-    Raises :class:`BadInput` if a process listens there, or if the file is no socket.
+    Raises :class:`BadInput` if a process listens there, or if the file is no socket, or is another
+    user's.
     """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
@@ -90,6 +120,11 @@ def _remove_stale(path: Path) -> None:
                 path.unlink()
                 return
             raise BadInput("the file there is no socket") from None
+        except PermissionError:
+            raise BadInput(
+                "this user may not connect there: if another user's process left the file, remove "
+                "it"
+            ) from None
         except BlockingIOError:
             pass  # too many clients wait for the process that listens
     raise BadInput("another process listens there")
@@ -97,7 +132,11 @@ def _remove_stale(path: Path) -> None:
 
 def connect_locally(path: Path) -> socket.socket | None:
     """Return a socket connected to the server at ``path``; None if TCP is the way."""
-    raw = socket.socket(socket.AF_UNIX)
+    try:
+        _require_own(path.parent)
+        raw = socket.socket(socket.AF_UNIX)
+    except (BadInput, OSError):  # no directory, or not ours; a sandbox without Unix sockets
+        return None
     try:
         raw.setblocking(False)
         raw.connect(os.fspath(path))

@@ -454,7 +454,8 @@ class ZmtpListener(BatchListener):
                 self._accept, host, port, family=socket.AF_INET, backlog=backlog
             )
         except OSError as error:
-            self._end_local()
+            if self._local is not None:
+                self._local.end()
             raise links.cannot_listen(self._wanted, error.strerror) from error
         self._servers = [server]
         bound_host, bound_port = server.sockets[0].getsockname()
@@ -466,10 +467,6 @@ class ZmtpListener(BatchListener):
             roll = partial(self._call_roll, self._lock)
             self._rolling = tasks.every(ROLL_CALL_S, roll, "roll call of keys")
         return self.address
-
-    def _end_local(self) -> None:
-        if self._local is not None:
-            self._local.end()
 
     # -- connections -------------------------------------------------------------------------------
 
@@ -671,9 +668,10 @@ class ZmtpListener(BatchListener):
         self._serving = False
         if self._lock is not None:
             self._rolling.cancel()
+        if self._local is not None:
+            self._local.remove()
         for server in self._servers:
             server.close()
-        self._end_local()
         await asyncio.sleep(links.CLOSE_GRACE_S)
         for connection in self.connections:
             connection.close()

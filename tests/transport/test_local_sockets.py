@@ -4,6 +4,7 @@ The contract of transports runs over them, too (tests/transport/test_transport_c
 """
 
 import asyncio
+import errno
 import os
 import socket
 import stat
@@ -99,6 +100,40 @@ async def test_a_socket_is_its_user_s_and_a_clean_end_removes_it(run: Path) -> N
     assert os.listdir(run) == []
 
 
+async def test_the_file_goes_before_the_socket_closes(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise another process could replace the file in between, and lose its new file."""
+    unlink, listened = Path.unlink, []
+
+    def watched(path: Path) -> None:
+        with socket.socket(socket.AF_UNIX) as probe:
+            listened.append(probe.connect_ex(os.fspath(path)) == 0)
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", watched)
+    server = await served(run)
+    await server.listener.close()
+    local = listen_locally(run / "s.sock", 1)
+    assert local is not None
+    local.end()
+    assert listened == [True, True]
+    assert os.listdir(run) == []
+
+
+@as_root
+def test_a_socket_that_another_user_left_is_named_with_the_remedy(
+    run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run.chmod(0o755)
+    left = listen_locally(run / "s.sock", 1)
+    assert left is not None
+    left.raw.close()
+    with acting_as(POWERLESS_UID):
+        assert listen_locally(left.path, 1) is None
+    assert "if another user's process left the file, remove it" in caplog.text
+
+
 @as_root
 @pytest.mark.parametrize(
     ("directory_mode", "mode", "may"),
@@ -167,21 +202,98 @@ def open_directory(path: Path) -> None:
     path.parent.chmod(0o777)
 
 
+def sticky_directory(path: Path) -> None:
+    path.parent.chmod(0o1777)
+
+
+def directory_of_a_group(path: Path) -> None:
+    path.parent.chmod(0o770)
+
+
+def foreign_directory(path: Path) -> None:
+    os.chown(path.parent, POWERLESS_UID, -1)
+
+
+def linked_directory(path: Path) -> None:
+    path.parent.rename(f"{path.parent}-elsewhere")
+    path.parent.symlink_to(f"{path.parent}-elsewhere")
+
+
+UNFIT_DIRECTORIES = [
+    (open_directory, "chmod go-w"),
+    (sticky_directory, "chmod go-w"),
+    (directory_of_a_group, "chmod go-w"),
+    pytest.param(foreign_directory, "belongs to another user (65534)", marks=as_root),
+    (linked_directory, "is no directory"),
+]
+
+
+@pytest.fixture
+def nested(run: Path) -> Path:
+    """Make the directory of sockets within another one, which goes at the end with all links."""
+    (run / "run").mkdir(mode=0o700)
+    return run / "run"
+
+
+@pytest.mark.parametrize(("prepare", "why"), UNFIT_DIRECTORIES)
+async def test_a_client_looks_only_where_no_other_user_can_put_a_socket(
+    nested: Path, prepare: Callable[[Path], None], why: str
+) -> None:
+    """A stranger's symbolic link could lead to another server of the same user, or of root."""
+    server = await served(nested)
+    path = path_of(nested, server.address)
+    before = connect_locally(path)
+    assert before is not None
+    before.close()
+    prepare(path)
+    assert path.is_socket()
+    assert connect_locally(path) is None
+    client = client_of(nested, server.address)
+    await client.ask(S0, [get_tag(1)])
+    assert client.connections.over_sockets == set()
+    await client.connections.close()
+    await server.listener.close()
+
+
+async def test_without_any_unix_socket_everything_is_tcp(
+    run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a unit that allows no other families of addresses than IPv4 and IPv6."""
+    [address] = free_addresses(1)
+    left = listen_locally(path_of(run, address), 1)
+    assert left is not None
+
+    class Sandbox:
+        AF_UNIX = socket.AF_UNIX
+
+        @staticmethod
+        def socket(family: int) -> None:
+            raise OSError(errno.EAFNOSUPPORT, "forbidden")
+
+    monkeypatch.setattr(local_sockets, "socket", Sandbox)
+    server, client = await served(run, address), client_of(run, address)
+    assert "forbidden" in caplog.text
+    await client.ask(S0, [get_tag(1)])
+    assert client.connections.over_sockets == set()
+    await client.connections.close()
+    await server.listener.close()
+    left.end()
+
+
 def other_file(path: Path) -> None:
     path.write_text("kept")
 
 
 @pytest.mark.parametrize(
-    ("prepare", "why"),
-    [(no_directory, ""), (open_directory, "chmod o-w"), (other_file, "is no socket")],
+    ("prepare", "why"), [(no_directory, ""), *UNFIT_DIRECTORIES, (other_file, "is no socket")]
 )
 async def test_a_place_that_is_not_fit_leaves_the_server_with_tcp(
-    run: Path, prepare: Callable[[Path], None], why: str, caplog: pytest.LogCaptureFixture
+    nested: Path, prepare: Callable[[Path], None], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     [address] = free_addresses(1)
-    path = path_of(run, address)
+    path = path_of(nested, address)
     prepare(path)
-    server, client = await served(run, address), client_of(run, address)
+    server, client = await served(nested, address), client_of(nested, address)
     await client.ask(S0, [get_tag(1)])
     assert client.connections.over_sockets == set()
     assert why in caplog.text
