@@ -293,12 +293,16 @@ class _ZmtpLink(Link):
     async def _dial(self, connection: ZmtpConnection, path: Path | None) -> None:
         """Connect at the Unix socket ``path``, if the server listens there, or over TCP."""
         raw = None if path is None else connect_locally(path)
-        if raw is not None:
-            await self._loop.create_unix_connection(lambda: connection, sock=raw)
-        else:
+        if raw is None:
             await self._loop.create_connection(
                 lambda: connection, self._host, self._port, family=socket.AF_INET
             )
+            return
+        try:
+            await self._loop.create_unix_connection(lambda: connection, sock=raw)
+        finally:
+            if not isinstance(self._loop, asyncio.BaseEventLoop):
+                raw.detach()  # uvloop closes the descriptor, after failures too; never close twice
 
     def _met(self, connection: ZmtpConnection) -> None:
         if connection is not self._latest or self._closed:

@@ -35,6 +35,7 @@ from ares.server.process_lifecycle import ProcessLifecycle
 from tests.ports import free_addresses
 
 from .test_passing import put
+from .test_zmq import uvloop_loop
 from .wires import (
     S0,
     WAIT_S_MAX,
@@ -420,6 +421,40 @@ def test_the_user_at_the_other_end_is_asked_of_the_kernel(
     for end in (here, there):
         end.close()
     local.end()
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_the_descriptor_of_a_connection_is_uvloop_s_alone(
+    run: Path, hangs_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed twice, it could be another connection's the second time."""
+    made = list[socket.socket | None]()
+
+    def noted(path: Path) -> socket.socket | None:
+        made.append(connect_locally(path))
+        return made[-1]
+
+    async def scenario() -> None:
+        [address] = free_addresses(1)
+        server = await served(None if hangs_up else run, address)
+        if hangs_up:
+            stranger = await asyncio.start_unix_server(slam, os.fspath(path_of(run, address)))
+        client = client_of(run, address)
+        await client.ask(S0, [get_tag(1)])
+        assert [raw is not None and raw.fileno() for raw in made] == [-1]
+        assert client.connections.over_sockets == (set() if hangs_up else {S0})
+        if hangs_up:
+            stranger.close()
+        else:
+            [(sender, _)] = server.batches
+            assert sender.host == f"pid {os.getpid()}, uid {os.geteuid()}"  # type: ignore[attr-defined]
+        await client.connections.close()
+        await server.listener.close()
+        assert hangs_up or os.listdir(run) == []
+
+    monkeypatch.setattr(native, "connect_locally", noted)
+    with asyncio.Runner(loop_factory=uvloop_loop) as runner:
+        runner.run(scenario())
 
 
 # -- keys ------------------------------------------------------------------------------------------
