@@ -245,7 +245,8 @@ class _ZmtpLink(Link):
     async def _try_to_connect(self, pause_s: float) -> None:
         """Connect until a handshake is done.
 
-        A Unix socket that leads to no server is left for TCP at once, and tried again later.
+        A Unix socket that leads to no server is left for TCP, and tried again later. A server that
+        hangs up without a word may have too many connections, and gets a pause.
         """
         over_tcp = False
         while not self._closed and self._waiting:
@@ -269,7 +270,7 @@ class _ZmtpLink(Link):
                 break
             over_tcp = connection.local
             if over_tcp:
-                pause_s = 0.0
+                pause_s = 0.0 if connection.trouble else links.RECONNECT_S_MIN
                 continue
             pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, links.RECONNECT_S_MAX)
 
