@@ -82,7 +82,10 @@ On a quick link this bound would cost a large write 1.6 times the processor time
 """
 
 SLOW_LINK_S = 0.05
-"""Seconds after which a slow server counts as behind a slow link, until the connection ends."""
+"""Seconds after which a slow server counts as behind a slow link, until the connection ends.
+
+A server at a Unix socket never does.
+"""
 
 PROGRESS_S = 0.25
 """Seconds between two checks whether a large reply is still arriving."""
@@ -125,7 +128,9 @@ class ZmtpConnections(LinkedConnections):
 
 
 def _tune_link(connection: ZmtpConnection, raw: socket.socket) -> None:
-    if not connection.local:
+    if connection.local:
+        connection.silence_s = links.SILENCE_MS_MAX / 1000
+    else:
         tune(raw)
     _bound_unsent(connection, raw, LINK_UNSENT_BYTES)
 
@@ -326,7 +331,8 @@ class _ZmtpLink(Link):
             return
         if self._slow_since and not connection.slow:
             raw = connection.transport.get_extra_info("socket")
-            if raw is not None and self._loop.time() - self._slow_since > SLOW_LINK_S:
+            slow_s = self._loop.time() - self._slow_since
+            if raw is not None and not connection.local and slow_s > SLOW_LINK_S:
                 _bound_unsent(connection, raw, SLOW_LINK_UNSENT_BYTES)
             self._slow_since = 0.0
             if connection.local:

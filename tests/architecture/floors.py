@@ -526,6 +526,7 @@ UNSUPERVISED = {
     "ares.client.shared_log.ensure_future": "the next piece, awaited by the iterator",
     "ares.consensus.raft.member.call_later": "one timer that forgets a command",
     "ares.net.native.call_later": "one timer for each handshake",
+    "ares.net.zmtp.connection.call_later": "one timer for each slow peer at a Unix socket",
     "ares.server.http_pages.call_later": "one timer for each request, and one after each rest",
     "ares.testing.": "a run awaits its tasks before it is judged",
 }

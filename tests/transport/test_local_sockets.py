@@ -593,6 +593,30 @@ async def test_a_large_message_waits_for_a_paused_server(run: Path) -> None:
     await server.listener.close()
 
 
+async def test_a_server_that_takes_no_byte_is_given_up_as_over_tcp(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that takes some bytes now and then is not."""
+    monkeypatch.setattr(links, "SILENCE_MS_MAX", 500)
+    server = await served(run)
+    client = client_of(run, server.address)
+    await client.ask(S0, [get_tag(1)])
+    [connection] = server.listener.connections  # type: ignore[attr-defined]
+    server.listener.pause()
+    client.connections.post(S0, [put(7, bytes(32 * MIB))])
+    for _ in range(15):
+        await asyncio.sleep(0.1)
+        connection.transport.resume_reading()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        connection.transport.pause_reading()
+    assert client.connections.sending(S0, CallId(7))
+    await until(lambda: not client.connections.sending(S0, CallId(7)))
+    connection.hang_up()
+    await client.connections.close()
+    await server.listener.close()
+
+
 # -- the cluster file ------------------------------------------------------------------------------
 
 

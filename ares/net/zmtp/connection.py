@@ -90,7 +90,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     since. ``trouble``: the reason for hanging up on a peer that sent other bytes than ZMTP.
     ``careful``: the handshake begins only when the peer's greeting is here and fits.
     ``value_bytes``: bytes of the largest value that the peer may send. ``local``: the connection is
-    a Unix socket.
+    a Unix socket. ``silence_s``: seconds after which a slow peer that takes no byte is given up; 0:
+    never. TCP does this by itself. The owner sends nothing to such a peer while it is slow.
     """
 
     def __init__(
@@ -114,6 +115,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self._careful = careful
         self._transport: asyncio.Transport | None = None
         self._paused = self._catching_up = False
+        self.silence_s = 0.0
+        self._watching: asyncio.Handle | None = None
         self.held_bytes = 0
 
     # -- what asyncio calls ------------------------------------------------------------------------
@@ -213,13 +216,30 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.slow = True
+        if self.silence_s:  # the rest of the message is written first
+            self._watching = asyncio.get_running_loop().call_soon(self._watch, -1)
 
     def resume_writing(self) -> None:
         self.slow = False
+        self._stop_watching()
         self._taken()
+
+    def _watch(self, before: int) -> None:
+        """Hang up if the peer took no byte since ``before`` were unsent; otherwise look again."""
+        if (unsent := self.unsent_bytes) == before:
+            self.hang_up()
+        else:
+            loop = asyncio.get_running_loop()
+            self._watching = loop.call_later(self.silence_s, self._watch, unsent)
+
+    def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport, self.ready = None, False
+        self._stop_watching()
         # the bytes that came must not stay as long as the connection is referenced
         self._incoming = FrameParser(b"", _NOWHERE, _NOTHING)
         self._account(0)
