@@ -26,12 +26,14 @@ def test_servers_that_are_killed_lose_nothing(tmp_path):
     assert report.toll.all_at_once > 0
     assert report.operations.writes > 20
     assert report.checked > 100
+    assert (tmp_path / "c/run").is_dir()
 
 
 def test_servers_that_forget_are_caught(tmp_path):
     report = servers(tmp_path, 60, "memory", 2)
     told = ("refused", "pointer", "lost", "is unknown, and was answered for")
     assert any(words in finding for finding in report.findings for words in told)
+    assert not (tmp_path / "c/run").exists()
 
 
 def test_consensus_members_that_are_killed_never_decide_twice(tmp_path):
@@ -40,6 +42,7 @@ def test_consensus_members_that_are_killed_never_decide_twice(tmp_path):
     assert report.toll.kills >= 20
     assert report.decisions > 0
     assert report.checked == 3 * report.decisions
+    assert (tmp_path / "c/run").is_dir()
 
 
 def in_session(leader: int) -> list[str]:

@@ -17,6 +17,7 @@ from ares.platform.environment import TRANSPORT_VARIABLE
 from ares.platform.interpreter import python
 from ares.testing.torture.partition import obstacle
 from ares.testing.torture.records import LogRecorded, Record
+from ares.testing.torture.torture_run import OVER_SOCKETS
 from ares.testing.torture.verdict import judge, judge_log
 from ares.testing.verify.history import load
 from ares.testing.verify.linearizability import check
@@ -85,6 +86,7 @@ def test_a_short_run_without_partitions_is_clean(tmp_path):
     assert report["faults"]["stop"] > 0
     assert report["reconfigurations"]["done"] > 1
     assert report["partitions"] is False
+    assert report["notes"] == ([OVER_SOCKETS] if report["transport"] == "native" else [])
     events = load(Path(report["history"]).read_bytes(), "history")
     assert len(events) == sum(sum(outcomes.values()) for outcomes in report["operations"].values())
     assert check(events).ok

@@ -18,6 +18,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import ConsensusUnavailable
 from ares.model.identity import ClientId, DomainName, ServerId
 from ares.testing.kills.storm import ForkedProcesses, Storm, StormCounts, StormLimits, end
+from ares.testing.socket_runs import not_over_sockets
 
 PROPOSERS = 4
 DOMAINS = 3
@@ -99,6 +100,7 @@ class MembersRun:
         self._decisions = ProposerDecisions()
         self._unanswered = 0
         self._checked = 0
+        self._over_sockets = set[ServerId]()
 
     async def perform(self) -> MembersReport:
         """Perform the whole run. An interruption leaves no process running."""
@@ -121,6 +123,7 @@ class MembersRun:
                 for member in members
                 for finding in await self._audit(member, list(self._decisions.known))
             ]
+            lost += not_over_sockets(self._settings, members, self._over_sockets)
         finally:
             await self._processes.close()
         findings = [*storm.findings, *self._decisions.findings, *lost]
@@ -190,9 +193,8 @@ class MembersRun:
 
         The member must answer with the decision applied before.
         """
-        consensus = RemoteConsensus(
-            connections_of(self._settings), {member: self._settings.members[member].address}
-        )
+        connections = connections_of(self._settings)
+        consensus = RemoteConsensus(connections, {member: self._settings.members[member].address})
         waiting, silent = iter(places), []
 
         async def ask() -> None:
@@ -208,5 +210,6 @@ class MembersRun:
                 self._decisions.hear(place, decided.configuration, member)
 
         await asyncio.gather(*(ask() for _ in range(ASKED_AT_ONCE)))
+        self._over_sockets |= connections.over_sockets
         await consensus.close()
         return silent

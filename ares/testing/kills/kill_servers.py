@@ -24,6 +24,7 @@ from ares.model.messages import AnyMessage, Describe, Description, GetData
 from ares.reconfig.view import Switches
 from ares.testing.kills.storm import ForkedProcesses, Storm, StormCounts, StormLimits, end
 from ares.testing.promises import Promises, PromiseWitness
+from ares.testing.socket_runs import not_over_sockets
 from ares.testing.torture.clients import RecordedClient
 from ares.testing.torture.nemesis import random_wish
 from ares.testing.torture.records import Record
@@ -90,6 +91,7 @@ class ServersRun:
         self._unanswered = 0
         self._reconfigurations = 0
         self._checked = 0
+        self._over_sockets = set[ServerId]()
 
     async def perform(self) -> ServersReport:
         """Perform the whole run. An interruption leaves no process running."""
@@ -107,6 +109,7 @@ class ServersRun:
             )
             findings = await self._under_load(storm)
             findings += [f"{id}: {finding}" for id in servers for finding in await self._audit(id)]
+            findings += not_over_sockets(self._settings, servers, self._over_sockets)
         finally:
             await self._processes.close()
         replies = sum(promises.count for promises in self._promises.values())
@@ -260,6 +263,7 @@ class ServersRun:
             )
             with suppress(TimeoutError):
                 await asyncio.wait_for(complete.wait(), ASK_AGAIN_S)
+        self._over_sockets |= connections.over_sockets
         await connections.close()
         if not complete.is_set():
             raise TimeoutError

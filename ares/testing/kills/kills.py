@@ -1,5 +1,6 @@
 """``python -P -m ares.testing.kills``: kill -9 by the thousand, and a report of lost data.
 
+With an odd seed clients reach servers and members over Unix sockets, otherwise over TCP.
 The exit status is 1 if data was lost.
 """
 
@@ -18,6 +19,7 @@ from ares.platform.loop import run
 from ares.testing.kills.kill_members import MembersReport, MembersRun
 from ares.testing.kills.kill_servers import ServersReport, ServersRun
 from ares.testing.kills.storm import StormLimits
+from ares.testing.socket_runs import make_room_for_sockets
 
 DUMP_AFTER_ENTRIES = 200
 """Entries after which a consensus member dumps the table: few, for kills during a dump."""
@@ -28,12 +30,14 @@ def kill_servers(
 ) -> ServersReport:
     """Make a cluster in ``directory`` and kill its servers under load."""
     settings = create(directory, InitPlan(servers, consensus=1, base_port=0, durability=durability))
+    make_room_for_sockets(settings, seed)
     return run(ServersRun(settings, limits, seed).perform())
 
 
 def kill_members(directory: Path, limits: StormLimits, members: int, seed: int) -> MembersReport:
     """Make a cluster in ``directory`` and kill its consensus members while clients propose."""
     settings = create(directory, InitPlan(servers=3, consensus=members, base_port=0))
+    make_room_for_sockets(settings, seed)
     return run(MembersRun(settings, limits, seed, DUMP_AFTER_ENTRIES).perform())
 
 

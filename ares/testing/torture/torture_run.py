@@ -1,7 +1,7 @@
 """A torture run: a place of its own, the processes, clients, the nemesis, the verdict.
 
-The place is a temporary directory with a cluster file, and a network if possible. All of it is
-removed afterwards.
+The place is a temporary directory with a cluster file, and a network if possible. Without a
+network, runs with odd seeds go over Unix sockets. All of the place is removed afterwards.
 """
 
 import asyncio
@@ -18,12 +18,14 @@ from typing import Literal, NoReturn
 import msgspec
 from msgspec import Struct
 
+from ares.client.connect import connect
 from ares.cluster.new_cluster import Durability, InitPlan, create
 from ares.cluster.settings import Settings
 from ares.cluster.tables import TransportName
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName
 from ares.platform.loop import run
+from ares.testing.socket_runs import has_sockets, make_room_for_sockets, not_over_sockets
 from ares.testing.torture.clients import TrafficPlan
 from ares.testing.torture.log_clients import TORTURED_LOG, first_chain
 from ares.testing.torture.nemesis import Nemesis, NemesisLedger, TorturedLog
@@ -64,6 +66,7 @@ OPERATIONS_PER_S = 160.0
 """Rate limit of all clients together."""
 
 CALM_S = 1.0
+OVER_SOCKETS = "servers and clients met at Unix sockets, as with every odd seed"
 _PROGRESS_S = 0.5
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -150,6 +153,7 @@ class TortureRun:
             everybody = "".join(CLIENT_HOSTS)
             await self._start("final-log" if self._of_log else "final", everybody)
             await self._end(everybody)
+            await self._ask_over_sockets()
         finally:
             for helper in self._clients.values():
                 await helper.kill()
@@ -157,6 +161,14 @@ class TortureRun:
             self._cluster.stop()
         self._timeline.close()
         return self._report(nemesis)
+
+    async def _ask_over_sockets(self) -> None:
+        """Check that a new client reaches all servers over Unix sockets, if the run has sockets."""
+        settings = self._cluster.settings
+        if has_sockets(settings):
+            async with connect(settings) as store:
+                reached = (await store.status()).over_sockets
+            self._problems += not_over_sockets(settings, settings.servers, reached)
 
     async def _nemesis(self) -> Nemesis:
         """Make the nemesis for the workload; the log, if any, exists on return."""
@@ -352,6 +364,8 @@ def torture(
         elif options.partitions:
             network = stack.enter_context(TortureNetwork(_hosts(options)))
         cluster = _cluster(home, options, network)
+        if network is None and make_room_for_sockets(cluster.settings, options.seed):
+            notes.append(OVER_SOCKETS)
         try:
             summary = run(TortureRun(options, cluster, notes, show).perform())
         except asyncio.CancelledError:
