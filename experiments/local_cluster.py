@@ -16,12 +16,17 @@ def _cli(*arguments: str) -> None:
 
 
 class ClusterOptions(Struct, frozen=True):
-    """Options of a local cluster beyond the shape."""
+    """Options of a local cluster beyond the shape.
+
+    ``local_sockets``: processes meet at Unix sockets, which other stores do not have; otherwise all
+    stores use TCP.
+    """
 
     security: str = "none"
     durability: str = "memory"
     transport: str = "native"
     autopilot: bool = False
+    local_sockets: bool = False
 
 
 _DEFAULTS = ClusterOptions()
@@ -44,6 +49,8 @@ def local_cluster(
         shape += ["--autopilot"] if options.autopilot else []
         _cli("init", f"{directory}/c", *shape)
         file = Path(directory) / "c" / "cluster.toml"
+        if not options.local_sockets:
+            file.write_text("local_sockets = false\n" + file.read_text())
         _cli("up", f"{directory}/c", "--detach")
         try:
             yield file

@@ -75,6 +75,7 @@ class Ares(Struct, frozen=True):
     durability: Durability = "memory"
     secured: bool = False
     transport: TransportName = "native"
+    local_sockets: bool = False
     fast_read: bool = True
     piggyback: bool = True
     note: str = ""
@@ -94,13 +95,10 @@ class Ares(Struct, frozen=True):
         """Start a cluster, which makes its own directory beside the unused ``directory``."""
         security = "curve" if self.secured else "none"
         k = self.k if self.dap == "ec" else None
-        with local_cluster(
-            self.n,
-            self.dap,
-            k,
-            self.consensus,
-            ClusterOptions(security, self.durability, self.transport),
-        ) as file:
+        options = ClusterOptions(
+            security, self.durability, self.transport, local_sockets=self.local_sockets
+        )
+        with local_cluster(self.n, self.dap, k, self.consensus, options) as file:
             servers = {
                 str(id): int((file.parent / "run" / f"{id}.pid").read_text())
                 for id in Settings.load(file).servers
@@ -117,6 +115,7 @@ STATIC_ABD = (
     "reconfiguration adds no round and no message to a quiet cluster: a request names its "
     "configuration in 16 bytes, a reply says in one that there is no successor"
 )
+SOCKETS_NOTE = "over the Unix sockets of one host; all other stores and rows are over TCP"
 PUBLISHED = (
     "as ARES was published: the configurations are asked for in rounds of their own, before and "
     "after, and every read writes back"
@@ -133,6 +132,7 @@ ARES_PEERS: tuple[Ares, ...] = (
     Ares("ares-ec-fsync-curve", "ec", "fsync", secured=True),
     Ares("ares-abd-libzmq", transport="libzmq"),
     Ares("ares-abd-curve-libzmq", secured=True, transport="libzmq"),
+    Ares("ares-abd-sockets", local_sockets=True, note=SOCKETS_NOTE),
     Ares("static-abd", fast_read=False, note=STATIC_ABD),
     Ares("ares-abd-published", fast_read=False, piggyback=False, note=PUBLISHED),
 )
