@@ -44,15 +44,18 @@ async def test_unreachable_endpoints_are_passed_over_and_named(
         assert len(await client.describe(1.5)) == 1
         await client.close()
         client = EtcdConsensus(EtcdSettings((mute, closed), file=tmp_path), cluster)
-        for attempt in (
-            client.propose(configuration(0), BOB, 1.5),
-            client.tell_finalized(configuration(0), 1.5),
-            client.hint(DEFAULT, 1.5),
-        ):
-            with pytest.raises(ConsensusUnavailable, match=r"within 1\.5 s etcd said: ") as caught:
-                await attempt
-            assert f"{closed} (unreachable: Connection refused)" in str(caught.value)
-            assert f"{mute} (" in str(caught.value)
+        patience_s = 4.0  # a busy machine takes a second to hear of a refused connection
+        errors = await asyncio.gather(
+            client.propose(configuration(0), BOB, patience_s),
+            client.tell_finalized(configuration(0), patience_s),
+            client.hint(DEFAULT, patience_s),
+            return_exceptions=True,
+        )
+        for error in errors:
+            assert isinstance(error, ConsensusUnavailable)
+            assert f"within {patience_s:g} s etcd said: " in str(error)
+            assert f"{closed} (unreachable: Connection refused)" in str(error)
+            assert f"{mute} (" in str(error)
         assert await client.describe(0.3) == []
         await client.close()
 

@@ -203,6 +203,7 @@ class Wire:
     def __init__(self):
         self.troubles = {}
         self.connected_s = {}
+        self.over_sockets = set()
 
     def open(self, deliver):
         self.deliver = deliver
