@@ -285,7 +285,8 @@ class QueryList(Message, frozen=True, tag=15):
     Only for the algorithms as published (ares/testing/published), which are not atomic: a server
     answers where its cluster file says ``published = true``. ``successor``: rule R1, see GetData.
     ``whole``: with its elements also once the configuration's successor is finalized, as ARES of
-    2022 has it (Alg. 4:10-12 come with the piggyback).
+    2022 has it (Alg. 4:10-12 come with the piggyback). ``held``: the tag of the client's value, for
+    the optimised primitives of CoARES: this tag and lower tags come without elements.
     """
 
     configuration: ConfigurationId
@@ -293,6 +294,7 @@ class QueryList(Message, frozen=True, tag=15):
     successor: Successor | None = None
     whole: bool = False
     trace: Trace = None
+    held: Tag | None = None
 
     @property
     def bulk(self) -> int:

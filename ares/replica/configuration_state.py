@@ -245,7 +245,8 @@ class ConfigurationState:
     def query_list(self, request: QueryList) -> ListReply:
         """Answer QueryList (Alg. 4:8-15), with no element once the successor is finalized.
 
-        The elements stay in the answer to a request for the ``whole`` List.
+        The elements stay in the answer to a request for the ``whole`` List. The version ``held`` by
+        the client, and earlier versions, come without elements.
 
         Raises the errors of :meth:`get_tag`, of :meth:`learn` and of :meth:`_check_list`.
         """
@@ -266,9 +267,11 @@ class ConfigurationState:
             )
             held.append((TAG_ZERO, none))
         withheld = not request.whole and self.successor is not None and self.successor.finalized
-        if not withheld:
-            self._check_list(request.object, held)
-        entries = [ListEntry(tag, None if withheld else element) for tag, element in held]
+        newer = [entry for entry in held if request.held is None or entry[0] > request.held]
+        sent = [] if withheld else newer
+        self._check_list(request.object, sent)
+        elements = dict(sent)
+        entries = [ListEntry(tag, elements.get(tag)) for tag, _ in held]
         return ListReply(request.call, tuple(entries), self.successor)
 
     def _check_list(self, object: ObjectName, held: list[tuple[Tag, Element]]) -> None:

@@ -240,7 +240,7 @@ def line_of(
         if op in ("write", "delete") and getattr(result, "changed", True)
         else None,
         "maxTag": _tag(summary.tag if op == "read" else phases.found),
-        "prop": bool(phases.of(PHASE_2, PHASE_2)),
+        "prop": bool(phases.of(PHASE_2, PHASE_2) and phases.of(PUT_DATA, PHASE_2)),
         "file_size": summary.size if error is None else 0,
         "found": getattr(result, "value", None) is not TOMBSTONE if error is None else None,
         "rounds": len(phases.of(ROUND)),

@@ -257,6 +257,7 @@ def test_alg_4_answers_as_the_servers_of_this_project_do(shape, seed):
                 GetTag(1, shape.id, X),
                 QueryList(1, shape.id, X),
                 QueryList(1, shape.id, X, nexts[0], rng.random() < 0.5),
+                QueryList(1, shape.id, X, held=Tag(rng.randrange(9), 1)),
                 gather.requests(1, *gather.arguments)[0],
                 ReadConfig(1, shape.id),
                 WriteConfig(1, shape.id, nexts[0]),

@@ -1,12 +1,14 @@
 """The algorithms as published, on a cluster of processes with `published = true` over libzmq."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from ares.client.connect import connect
+from ares.fragment.divide import Sizes
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, ObjectNotFound
 from ares.testing.published.ares2 import Ares2Switches
@@ -28,6 +30,43 @@ ALGORITHMS = (
 )
 STEPS = {"findTag_in_k_lists", "findMaxTagStar", "findMaxTagVal_in_k_lists", "DecodeLatency"}
 PARTS = {"Phase1", "Phase2", "GetTag", "GetData", "PutData", "CommunicationLatency"}
+
+
+COARES = (
+    PublishedAlgorithm("ares", coverable=True, fragmented=True),
+    PublishedAlgorithm("ares2", coverable=True, fragmented=True),
+    PublishedAlgorithm("ares2", Ares2Switches(batching=False), coverable=True, fragmented=True),
+)
+DATA = random.Random(3).randbytes(20_000)
+SIZES = Sizes(1024, 1024, 2048)
+
+
+async def cover(cli: Cli, algorithm: PublishedAlgorithm, directory: Path) -> None:
+    """Write an object over its version, and a file that a move takes along block by block."""
+    one = await connect_published(cli.settings, algorithm, directory / "one")
+    other = await connect_published(cli.settings, algorithm, directory / "other")
+    book = cli.settings.book()
+    later = Configuration.ec([*book], 2).resolved(book)
+    key = directory.name
+    try:
+        if algorithm.switches.batching:
+            assert await one.cvr_write(key, b"begin")
+            assert not await other.cvr_write(key, b"late")
+            assert await other.cvr_write(key, b"over")
+            assert await one.read(key) == b"over"
+        mine, theirs = one.file(f"{key}.txt", SIZES), other.file(f"{key}.txt", SIZES)
+        assert await mine.write(DATA)
+        assert await theirs.write(DATA[1:])
+        keys = [f"{key}.txt"] if algorithm.switches.batching else await one.blocks(f"{key}.txt")
+        assert (await one.reconfigure(later, keys, 60.0)).dap == "ec"
+        assert await mine.read() == await theirs.read() == DATA[1:]
+    finally:
+        await one.close()
+        await other.close()
+    lines = [json.loads(line) for line in (directory / "one").read_text().splitlines()]
+    [moved] = [line for line in lines if line["op"] == "reconfigure"]
+    assert moved["rounds"] > 2 * 10
+    assert {"read", "write", "get", "put"} <= {line["op"] for line in lines}
 
 
 async def exchange(cli: Cli, algorithm: PublishedAlgorithm, directory: Path) -> None:
@@ -92,3 +131,6 @@ async def test_small_values_are_read_and_moved_as_published(tmp_path: Path) -> N
         for number, algorithm in enumerate(ALGORITHMS):
             (directory := tmp_path / str(number)).mkdir()
             await exchange(cli, algorithm, directory)
+        for number, algorithm in enumerate(COARES):
+            (directory := tmp_path / f"covered-{number}").mkdir()
+            await cover(cli, algorithm, directory)

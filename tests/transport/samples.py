@@ -115,6 +115,7 @@ SINCE: list[AnyMessage] = [
     Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5, 6, True, 3, 4),
     Committed(_CALL, _C, ServerId("s1"), 7, 8, 5, True, 4),
     AwaitAppend(_CALL, _C, ClientId(9), 3, b"secret"),
+    QueryList(_CALL, _C, ObjectName("held"), held=_TAG),
     TakeBack(_CALL, _C, ServerId("s0"), 3, 7),
     GivenBack(_CALL, _C, ServerId("s1"), 3, 4, (_RECORD,), 8, True),
 ]

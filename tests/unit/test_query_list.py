@@ -87,6 +87,19 @@ def test_a_finalized_successor_makes_every_element_bottom(server):
     assert listed(server).successor == FINAL
 
 
+def test_a_version_that_the_client_holds_comes_without_its_element(server):
+    """Section 3, Extension 1 of ARES II: only pairs with higher tags than the client's tag."""
+    puts = [put(number) for number in (1, 2, 3)]
+    for request in puts:
+        server.handle(request)
+    for held, known in ((Tag(1, 1), 1), (Tag(2, 7), 2), (Tag(9, 1), 3)):
+        reply = server.handle(QueryList(7, EC.id, "k", held=held))
+        assert reply.entries == (
+            *(entry(request) for request in reversed(puts[known:])),
+            *(ListEntry(request.tag, None) for request in reversed(puts[:known])),
+        )
+
+
 def test_a_list_beyond_the_largest_value_is_refused_unless_withheld():
     server = Replica("s1", servers(1)[0].identity, EC, value_bytes=7)
     server.handle(put(1))

@@ -1,5 +1,7 @@
 """The papers' algorithms to the letter: ARES of 2022, ARES II, and their data access primitives.
 
+CoARES and CoARESF stand over both, by the papers' sentences: no algorithm of theirs is printed.
+
 For judging the papers' claims, and for nothing else: ARES II as printed can lose a completed write,
 and EC-DAP with more than delta writers can go back (docs/piggyback-counterexample.md). Only tests,
 the simulator and experiments import this package. Servers answer QUERY-LIST only where the cluster

@@ -66,6 +66,9 @@ def respond(state: ServerState, request: Any) -> tuple[ServerState, AnyMessage]:
             if request.successor is not None:  # rule R1, which is not in the paper
                 state = _write_config(state, request.successor)
             pairs = state.pairs
+            if request.held is not None:  # the optimised primitives of CoARES
+                newer = tuple(pair for pair in pairs if pair.tag > request.held)
+                pairs = newer + _with_bottom(pairs[len(newer) :])
             final = state.next_c is not None and state.next_c.finalized
             if final and not request.whole:  # Alg. 4:10; ARES of 2022 lacks the lines
                 pairs = _with_bottom(pairs)  # Alg. 4:11-12

@@ -44,6 +44,8 @@ class AresClient:
     printed_line_3 = False
     batching = False
     piggyback = False
+    abd_dap: type[AbdDap] = AbdDap
+    ec_dap: type[EcDap] = EcDap
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class AresClient:
     def dap(self, c: Configuration) -> AbdDap | EcDap:
         """Return the primitives of c."""
         if c.id not in self._daps:
-            kind = EcDap if c.dap == "ec" else AbdDap
+            kind = self.ec_dap if c.dap == "ec" else self.abd_dap
             self._daps[c.id] = kind(c, self._coding, self._measure, not self.piggyback)
         return self._daps[c.id]
 

@@ -90,10 +90,19 @@ class PublishedDap:
         ``carry``: the successor of rule R1, which the paper lacks; None: the rule is off, as
         printed.
         """
-        replies = yield Gather(
-            self.c, QueryList, "get-data", arguments=(self.c.id, object, carry, self.whole)
-        )
+        arguments = (self.c.id, object, carry, self.whole, None, self.held(object))
+        replies = yield Gather(self.c, QueryList, "get-data", arguments=arguments)
         return dict(replies)
+
+    def held(self, object: ObjectName) -> Tag | None:
+        """Return the tag of the value that servers need not send: none, but in CoARES."""
+        return None
+
+    def get_data(
+        self, object: ObjectName, carry: Successor | None = None
+    ) -> Operation[tuple[Found, Cs]]:
+        """Return the maximum pair of a quorum, and the quorum's nextC."""
+        raise NotImplementedError
 
     @phase(PUT_DATA)
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[Cs]:
