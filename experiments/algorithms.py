@@ -60,6 +60,20 @@ class Plain:
         return await self._store.read(self._name)
 
 
+class PublishedCoverable:
+    """CoARES as published: a write replaces the version known to the client, or becomes a read."""
+
+    def __init__(self, objects: PublishedObjects, name: str) -> None:
+        self._objects = objects
+        self._name = name
+
+    async def write(self, value: bytes) -> bool:
+        return await self._objects.cvr_write(self._name, value)
+
+    async def read(self) -> bytes:
+        return await self._objects.read(self._name)
+
+
 class Coverable:
     """CoARES: a write replaces the version known to this client, or has no effect."""
 
@@ -126,3 +140,13 @@ def register_of(
     if algorithm.fragmented:
         return Fragmented(store.file(name, sizes=sizes))
     return Coverable(store, name) if algorithm.coverable else Plain(store, name)
+
+
+def published_register(
+    objects: PublishedObjects, algorithm: PaperAlgorithm, name: str, sizes: Sizes
+) -> Register:
+    """Return the object ``name`` as the published form of ``algorithm`` treats objects."""
+    if algorithm.fragmented:
+        return objects.file(name, sizes)
+    kind = PublishedCoverable if algorithm.coverable else Plain
+    return kind(objects, name)

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from experiments.rounds.scenario import Parameters
 
-_READS, _MOVES = ("read", "get"), ("reconfigure",)
+_READ, _FILE_READ, _MOVE = "read", "get", "reconfigure"
+"""Operations in logs. Where files are read, reads are of their blocks."""
 
 
 class _Line(Struct):
@@ -35,8 +36,10 @@ def not_fresh(directory: Path, parameters: Parameters) -> str | None:
     if not parameters.fresh_after_s or not parameters.reconfigurers:
         return None
     lines = list(_lines(directory))
-    began_s = [line.ended_s - line.op_latency for line in lines if line.op in _READS]
-    moved_s = [line.ended_s for line in lines if line.op in _MOVES]
+    of_files = [line for line in lines if line.op == _FILE_READ]
+    reads = of_files or [line for line in lines if line.op == _READ]
+    began_s = [line.ended_s - line.op_latency for line in reads]
+    moved_s = [line.ended_s for line in lines if line.op == _MOVE]
     if not began_s or not moved_s:
         return f"the round left no {'reads' if moved_s else 'reconfigurations'}"
     early_s = max(moved_s) - min(began_s)
@@ -47,7 +50,7 @@ def not_fresh(directory: Path, parameters: Parameters) -> str | None:
         )
     moves, found = (
         parameters.reconfigurers * parameters.reconfigurations,
-        [line.confs_no for line in lines if line.op in _READS and line.confs_no],
+        [line.confs_no for line in reads if line.confs_no],
     )
     if found and min(found) < moves and "gc" not in parameters.switches:
         return (

@@ -52,18 +52,12 @@ def why_untranscribed(
 
     Other stores have no algorithm as published, and their rounds are without.
     """
-    algorithm = ALGORITHM_OF.get(protocol)
-    if not published or algorithm is None:
+    if not published or protocol not in ALGORITHM_OF:
         return None
-    today = "which only today's ares has"
-    if algorithm.fragmented:
-        return f"{protocol} is of files, {today}"
-    if algorithm.coverable:
-        return f"{protocol} is of coverable objects, {today}"
     if published == "abd" and protocol != "ABD":
         return f"plain ABD is protocol ABD, and not {protocol}"
     if published == "ares2" and protocol != "ABD" and "fast_read" in switches:
-        return f"ARES II as printed has no switch fast_read, {today}"
+        return "ARES II as printed has no switch fast_read, which only today's ares has"
     collects = published == "ares2" and protocol != "ABD" and "gc" in switches
     if collects and reconfigurers and "piggyback" not in switches:
         return (
@@ -84,9 +78,12 @@ def published_algorithm(
     protocol: str, published: str, switches: Collection[str]
 ) -> PublishedAlgorithm:
     """Return the algorithm as published. Protocol ABD is plain ABD beside all of them."""
+    of = ALGORITHM_OF[protocol]
     return PublishedAlgorithm(
         "abd" if protocol == "ABD" else published,
         Ares2Switches("piggyback" in switches, "gc" in switches, "batch" in switches),
+        of.coverable,
+        of.fragmented,
     )
 
 

@@ -102,7 +102,7 @@ def checked(directory: Path) -> str | None:
 
 def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None]:
     """Return the verdict in a word or two, and the fault."""
-    if described.get("algorithm") in NOT_JUDGED:
+    if str(described.get("algorithm")).partition(" (")[0] in NOT_JUDGED:
         return "not judged: a write of a file is several", None
     paths = [path for path in sorted(directory.rglob(f"*{HISTORY_SUFFIX}")) if path.name != HISTORY]
     if not paths:

@@ -336,18 +336,22 @@ def value_bytes_of(round: ScenarioRound) -> int:
 def memory_bytes_of(round: ScenarioRound) -> int:
     """Return the bytes of values that a round of ares holds at once, at the least.
 
-    Servers hold versions, of a file one, and a reader a value; as published, a reader gets the
-    Lists of all servers.
+    Servers hold versions, of a file one, and a reader a value. As published, a reader gets the
+    Lists of all servers. Of a file as published servers hold delta + 1 versions of a block, too,
+    and each client holds the blocks, and a reader the file beside them.
     """
     own, algorithm = round.parameters, ALGORITHM_OF[round.protocol]
     size, coded = own.object_size, is_coded(round.protocol)
     versions = min(own.delta + 1, 1 + own.writers * own.operations) if coded else 1
-    versions = 1 if algorithm.fragmented else versions
+    of_blocks = bool(own.published) and algorithm.fragmented
+    versions = 1 if algorithm.fragmented and not of_blocks else versions
     whole = size if algorithm.dap == "abd" else 0
     at_servers = max(
         number * max(versions * size // k_of(number, own.parity), whole)
         for number in _numbers_of_servers(round)
     )
+    if of_blocks:
+        return at_servers + (own.writers + 2 * own.readers) * size
     at_reader = at_servers if own.published else size
     return at_servers + own.readers * at_reader
 

@@ -29,7 +29,7 @@ from ares.model.errors import AresError, ObjectNotFound
 from ares.platform.loop import run
 from ares.testing.published.published_objects import PublishedObjects, connect_published
 from ares.tracing.operation_log import MORE_FIELDS
-from experiments.algorithms import Plain, Register, open_register, register_of
+from experiments.algorithms import Register, open_register, published_register, register_of
 from experiments.bench.generator import connected
 from experiments.bench.redis_client import RedisConnections
 from experiments.bench.store_clients import (
@@ -301,7 +301,7 @@ class RoundWorker:
             await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
             opened = await self._opened(client)
             register = (
-                Plain(opened, KEY)
+                published_register(opened, algorithm, KEY, self._block_sizes())
                 if isinstance(opened, PublishedObjects)
                 else register_of(await opened.domain(ROUND_DOMAIN), algorithm, KEY)
             )
@@ -332,16 +332,13 @@ class RoundWorker:
     async def _register(self, client: int) -> Register:
         work = self.work
         if work.parameters.published:
-            return Plain(await self._published(client), KEY)
+            algorithm, objects = ALGORITHM_OF[work.protocol], await self._published(client)
+            return published_register(objects, algorithm, KEY, self._block_sizes())
         if isinstance(work.store, AresStore):
             parameters, algorithm = work.parameters, ALGORITHM_OF[work.protocol]
             servers = [str(server) for server in Settings.load(work.store.file).servers]
             create = configuration_of(algorithm.dap, servers, parameters.parity)
-            sizes = Sizes(
-                parameters.block_min,
-                (parameters.block_min + parameters.block_max) // 2,
-                parameters.block_max,
-            )
+            sizes = self._block_sizes()
             manager = await self._manager(client)
             if is_mixed(work.protocol):  # the primitives change under the operation
                 store = await manager.domain(ROUND_DOMAIN, create=create)
@@ -356,6 +353,10 @@ class RoundWorker:
         )
         self._closing += [clients, log]
         return ForeignClient(clients, log)
+
+    def _block_sizes(self) -> Sizes:
+        least, most = self.work.parameters.block_min, self.work.parameters.block_max
+        return Sizes(least, (least + most) // 2, most)
 
     async def _opened(self, client: int) -> Manager | PublishedObjects:
         """Connect a client of the round's algorithm."""
@@ -396,6 +397,14 @@ class RoundWorker:
     def _log_path(self, client: int) -> Path:
         return Path(self.work.logs) / f"client-{client}.log"
 
+    async def _move_published(self, objects: PublishedObjects, wished: Configuration) -> None:
+        """Move the object; without batching block by block, as the file is before the move."""
+        own, keys = self.work.parameters, [KEY]
+        fragmented = ALGORITHM_OF[self.work.protocol].fragmented
+        if fragmented and own.published == "ares2" and "batch" not in own.switches:
+            keys = [*(await objects.blocks(KEY))]
+        await objects.reconfigure(wished, keys, MOVE_TIMEOUT_S)
+
     async def _reconfigure(self, client: int, chance: random.Random) -> None:
         """Reconfigure at intervals after the end of the last move, onto servers that answer.
 
@@ -406,7 +415,7 @@ class RoundWorker:
         move: Callable[[Configuration], Awaitable[object]]
         if parameters.published:
             objects = await self._published(client)
-            move = partial(objects.reconfigure, keys=[KEY], timeout_s=MOVE_TIMEOUT_S)
+            move = partial(self._move_published, objects)
         else:
             store = await manager.domain(ROUND_DOMAIN)
             move = partial(store.reconfigure, timeout_s=MOVE_TIMEOUT_S)

@@ -117,7 +117,8 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``at`` names figures and tables of the source. ``claim`` is in our words. ``published`` has the
     source's numbers. ``transcription`` is the algorithm of the source: "ares" (of 2022), "ares2",
-    "abd", or none for today's and for other stores; where it is not today's, today's stands beside.
+    "abd", or none for today's and for other stores; where it is not today's, today's stands beside,
+    but for a claim that stands ``alone``: rounds of its size take too long at the scale `points`.
     ``where`` has filters of both sides. The quotient is divided by the quotient ``beside``. The
     claim must hold for each algorithm in ``each``, on the sides that name no algorithm; with each
     operation in ``each_op``; at each point in ``each_where``; against each filter in ``each_to``;
@@ -147,6 +148,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
     each_to: tuple[Filters, ...] = ()
     each_pair: tuple[tuple[str, str], ...] = ()
     also: tuple[str, ...] = ()
+    alone: bool = False
     confirms: Literal["less", "more", "about", "none"] = "less"
     bound: float | None = None
     near: float = 1.0
@@ -196,7 +198,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         ]
         each = self.each or ("",)
         beside = each + self.also if self.transcription else self.also
-        if self.where.get("pending"):  # today's ares finishes each move that it finds
+        if self.alone or self.where.get("pending"):  # today's finishes each move that it finds
             beside = ()
         kinds = ((self.transcription, each), ("", beside))
         for number, (transcription, algorithms) in enumerate(kinds):

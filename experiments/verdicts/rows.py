@@ -34,8 +34,8 @@ _SAMPLES = {
     "mean_s": "CASE WHEN ok THEN latency_s END",
     "read_config_s": f"CASE WHEN ok THEN {_READ_CONFIG} END",
     "read_config_share": f"CASE WHEN ok THEN {_READ_CONFIG} / nullif(latency_s, 0) END",
-    "encode_s": "CASE WHEN ok THEN json_extract(more, '$.encode_latency') END",
-    "decode_s": "CASE WHEN ok THEN json_extract(more, '$.decode_latency') END",
+    "encode_s": "CASE WHEN ok THEN nullif(json_extract(more, '$.encode_latency'), 0) END",
+    "decode_s": "CASE WHEN ok THEN nullif(json_extract(more, '$.decode_latency'), 0) END",
     "fast_s": "CASE WHEN ok AND NOT json_extract(more, '$.prop') THEN latency_s END",
     "slow_s": "CASE WHEN ok AND json_extract(more, '$.prop') THEN latency_s END",
     "over_transfer": "CASE WHEN ok THEN latency_s / :transfer_s END",
@@ -43,7 +43,10 @@ _SAMPLES = {
     "short_acks": """CASE WHEN json_extract(more, '$.wait') = 'Yes' THEN
         coalesce(json_extract(more, '$.wait_acks'), 0) < json_extract(more, '$.majority') END""",
 }
-"""Figures of each operation: expressions of SQL."""
+"""Figures of each operation: expressions of SQL.
+
+An operation that moves no data encodes and decodes none, and has no such time.
+"""
 
 _OF_RUN = f"SELECT op, {', '.join(_SAMPLES.values())} FROM {_OPERATIONS} AND {_LEVEL}"
 _ENDS = f"""SELECT began_s + latency_s, ok FROM {_OPERATIONS} AND {_LEVEL}

@@ -71,3 +71,15 @@ def test_readers_find_every_uncollected_configuration(tmp_path, switches, found,
     assert (
         told is not None and "3 reconfigurations were to be found, and a read found 2" in told
     ) is wrong
+
+
+def test_of_a_file_the_reads_of_blocks_do_not_count(tmp_path):
+    """The first block leads to the last configuration, where the reads of later blocks begin."""
+    log(tmp_path, 3, "reconfigure", 7.0)
+    log(tmp_path, 1, "read", 7.5, confs_no=1)
+    log(tmp_path, 2, "read", 9.0, confs_no=1)
+    log(tmp_path, 2, "get", 9.5, confs_no=4)
+    told = Parameters(fresh_after_s=8.0, reconfigurers=1, reconfigurations=3, switches=())
+    assert not_fresh(tmp_path, told) is None
+    log(tmp_path, 2, "get", 9.9, confs_no=2)
+    assert "a read found 2" in str(not_fresh(tmp_path, told))

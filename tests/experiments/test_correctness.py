@@ -73,8 +73,9 @@ def test_a_write_without_an_answer_may_have_taken_place_or_not(tmp_path):
 
 def test_what_cannot_be_judged_is_said(tmp_path):
     assert checked(round_of(tmp_path)) == "the clients left no history to check"
-    assert checked(round_of(tmp_path, "COARES_EC_F")) is None
-    assert verdict_of(tmp_path).startswith("not judged")
+    for algorithm in ("COARES_EC_F", "COARES_EC_F (ARES II as printed)"):
+        assert checked(round_of(tmp_path, algorithm)) is None
+        assert verdict_of(tmp_path).startswith("not judged")
     assert checked(round_of(tmp_path, check=False)) is None
     assert verdict_of(tmp_path) is None
     History(round_of(tmp_path), 1, "object").add("read", FIRST, 1.0, 2.0)

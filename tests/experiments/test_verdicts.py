@@ -224,12 +224,12 @@ def test_a_claim_that_names_no_point_is_refused(of, why):
 
 
 def test_sides_that_no_transcription_can_run_are_no_points():
-    told = claim(transcription="ares2", of={}, to={"algorithm": "REDIS_W"})
-    told = msgspec.structs.replace(told, each=("ARES_EC", "COARES_EC"))
+    told = claim(transcription="abd", of={}, to={"algorithm": "REDIS_W"})
+    told = msgspec.structs.replace(told, each=("ABD", "COARES_EC_F"))
     found = [(side["algorithm"], side["published"]) for side in sides_of([told], "s")]
     assert found == [
-        *(("ARES_EC", "ares2"), ("REDIS_W", "ares2"), ("REDIS_W", "ares2")),
-        *(("ARES_EC", ""), ("REDIS_W", ""), ("COARES_EC", ""), ("REDIS_W", "")),
+        *(("ABD", "abd"), ("REDIS_W", "abd"), ("REDIS_W", "abd")),
+        *(("ABD", ""), ("REDIS_W", ""), ("COARES_EC_F", ""), ("REDIS_W", "")),
     ]
     fast = claim(transcription="ares2", of={"algorithm": "ARES_EC", "switches": "+fast_read"})
     assert [side["published"] for side in sides_of([fast], "s")] == ["ares2", "", ""]
@@ -529,25 +529,33 @@ def test_a_claim_about_a_transcription_is_not_judged_by_todays_which_stands_besi
     assert beside(2.0) == (REFUTED, words)
 
 
-def test_a_claim_about_files_awaits_a_transcription_and_says_why():
-    told = claim(transcription="ares2", of={}, each=("ARES_EC", "COARES_EC_F"))
-    rows = thrice(measured("ARES_EC", 0.5, published="ares2"), measured("B", 1.0))
+def test_a_claim_that_stands_alone_has_no_comparison_of_todays_ares():
+    beside = claim(transcription="ares2", of={"algorithm": "ARES_EC"}, to={"algorithm": "REDIS_W"})
+    assert [each.judged for each in beside.variants()] == [True, False]
+    alone = msgspec.structs.replace(beside, alone=True)
+    assert [each.judged for each in alone.variants()] == [True]
+    assert {side["published"] for side in sides_of([alone], "s")} == {"ares2"}
+
+
+def test_a_claim_about_another_protocol_awaits_a_transcription_and_says_why():
+    told = claim(transcription="abd", of={}, each=("ABD", "COARES_EC_F"))
+    rows = thrice(measured("ABD", 0.5, published="abd"), measured("B", 1.0))
     verdict = evaluate(told, rows)
     assert (verdict.word, [each.word for each in verdict.judged]) == (
         AWAITING,
         [CONFIRMED, AWAITING],
     )
     page = render([ClaimSource("A paper", "P", (told,))], [verdict], [])
-    assert "COARES_EC_F: COARES_EC_F is of files, which only today's ares has. |" in page
+    assert "COARES_EC_F: plain ABD is protocol ABD, and not COARES_EC_F. |" in page
 
 
 def test_a_claim_that_awaits_a_transcription_names_no_command_and_is_counted_apart(capsys):
-    awaits = claim(transcription="ares2", of={"algorithm": "COARES_EC"}, to={"algorithm": "A"})
+    awaits = claim(transcription="abd", of={"algorithm": "COARES_EC"}, to={"algorithm": "A"})
     other = msgspec.structs.replace(awaits, id="two", of={"algorithm": "REDIS"})
     verdicts = [evaluate(awaits, []), evaluate(other, [])]
     page = render([ClaimSource("A paper", "P", (awaits, other))], verdicts, [])
     assert "**2 claims: 1 not measured, 1 awaiting a transcription.**" in page
-    assert "COARES_EC is of coverable objects, which only today's ares has. |" in page
+    assert "lain ABD is protocol ABD, and not COARES_EC. |" in page
     assert page.count("python -m experiments run s --scale points") == 1
     assert check(verdicts) == 1
     assert "not measured: two" in capsys.readouterr().out
@@ -813,7 +821,7 @@ def lines(mean_s: float, fragmented: bool) -> Iterable[dict[str, object]]:
             }
         )
         if fragmented:
-            yield told | {"message": "READ-COMPLETE", "op": "get"}
+            yield told | {"message": "READ-COMPLETE", "op": "get", "decode_latency": 0.0}
     acknowledged = {
         "wait": "Yes",
         "majority": 2,
@@ -848,6 +856,8 @@ def test_rows_are_those_of_the_database_and_of_points_of_load(tmp_path):
     assert figures["ARES_EC", "write"]["short_acks"] == 0.5
     assert figures["ARES_EC", "all"]["crash_pause_s"] == 10.0  # the crash is between two reads
     assert "crash_pause_s" not in figures["ABD", "read"]
+    assert figures["COARES_EC_F", "read block"]["decode_s"] == 0.125
+    assert "decode_s" not in figures["COARES_EC_F", "read"]  # no data, and no decoding
     assert (
         "dead_in_quorums" not in figures["COARES_EC_F", "read block"]
     )  # s9 was in no quorum before its crash either
