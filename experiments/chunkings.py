@@ -47,7 +47,7 @@ def chunkings(table: Table, size: int, rounds: int) -> None:
 
 
 def _speeds(table: Table, sizes: Sizes, size: int, rounds: int) -> None:
-    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    seconds = defaultdict[str, list[float]](list)
     pure = partial(rabin_cuts, rabin_ends)
     for number in range(rounds + 1):
         data = os.urandom(size)
@@ -64,9 +64,9 @@ def _speeds(table: Table, sizes: Sizes, size: int, rounds: int) -> None:
     table.line("cuts by FastCDC", [size / 1e6 / value for value in seconds[FASTCDC]], "MB/s")
     table.line("time of the cuts, Rabin : FastCDC", ratios(seconds[RABIN], seconds[FASTCDC]))
     table.line("  Rabin by Python alone : FastCDC", ratios(seconds["pure"], seconds[FASTCDC]))
+    digested = (seconds[f"{name} with digests"] for name in (RABIN, FASTCDC))
     table.line(
-        "time of the cuts with the digests of the blocks, Rabin : FastCDC",
-        ratios(seconds[f"{RABIN} with digests"], seconds[f"{FASTCDC} with digests"]),
+        "time of the cuts with the digests of the blocks, Rabin : FastCDC", ratios(*digested)
     )
 
 
@@ -78,19 +78,16 @@ def _seconds(cuts: Cuts, data: bytes, sizes: Sizes) -> float:
 
 
 def _edits(table: Table, sizes: Sizes, size: int, rounds: int) -> None:
-    blocks: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    moved: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    lengths: defaultdict[str, list[float]] = defaultdict(list)
+    blocks, moved = (defaultdict[tuple[str, str], list[float]](list) for _ in range(2))
+    lengths = defaultdict[str, list[float]](list)
     rng = random.Random(size)
     for _ in range(rounds):
         data = os.urandom(size)
         before = {name: _divided(data, sizes, name) for name in CHUNKINGS}
         places = [rng.randrange(size) for _ in range(EDITS)]
         for kind, name in product(EDIT_KINDS, CHUNKINGS):
-            found = [
-                _moved(before[name], _divided(EDIT_KINDS[kind](data, at), sizes, name))
-                for at in places
-            ]
+            edited = (EDIT_KINDS[kind](data, at) for at in places)
+            found = [_moved(before[name], _divided(each, sizes, name)) for each in edited]
             blocks[kind, name].append(mean(len(each) for each in found))
             moved[kind, name].append(mean(map(sum, found)))
         for name, division in before.items():
@@ -100,10 +97,8 @@ def _edits(table: Table, sizes: Sizes, size: int, rounds: int) -> None:
         for kind in EDIT_KINDS:
             table.line(f"{kind}: blocks moved, {name}", blocks[kind, name], "")
     for kind in EDIT_KINDS:
-        table.line(
-            f"{kind}: bytes moved, Rabin : FastCDC",
-            ratios(moved[kind, RABIN], moved[kind, FASTCDC]),
-        )
+        bytes_ratios = ratios(moved[kind, RABIN], moved[kind, FASTCDC])
+        table.line(f"{kind}: bytes moved, Rabin : FastCDC", bytes_ratios)
 
 
 def _divided(data: bytes, sizes: Sizes, name: str) -> Division:

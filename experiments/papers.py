@@ -32,50 +32,24 @@ def parser(scenario: str) -> argparse.ArgumentParser:
         description=f"Rounds of the scenario {scenario}.",
         epilog="All other options: python -m experiments run --help",
     )
-    made.add_argument(
-        "-fast_op",
-        choices=("True", "False"),
-        help="ares: whether a read whose quorum agrees ends after one round (default: as the "
-        "scenario says)",
-    )
-    made.add_argument(
-        "-exp_name",
-        metavar="NAME",
-        help="of the experiment: results go to results/NAME (default: results/experiments)",
-    )
-    made.add_argument(
-        "-protocol", choices=PAPER_FAMILIES, help="the store (default: all that the scenario has)"
-    )
-    made.add_argument(
-        "-dap_protocol",
-        choices=("ABD", "EC"),
-        help="only with ARES: replication or erasure code (default: both)",
-    )
-    made.add_argument(
-        "-parity",
-        type=int,
-        metavar="M",
-        help="only with ARES and EC: fragments that may be lost, n - k",
-    )
-    made.add_argument(
-        "-testbed", choices=TESTBEDS, default="processes", help="where (default: processes)"
-    )
-    made.add_argument(
-        "-inventory",
-        metavar="FILE",
-        help="of fed4fire, emulab, aws: made by python -m experiments inventory",
-    )
-    made.add_argument(
-        "-load_policy",
-        choices=("growing", "fixedsize"),
-        help="whether written values grow up to the object's size, or have this size at once",
-    )
-    made.add_argument(
-        "-scale",
-        choices=SCALES,
-        default="quick",
-        help="quick: minutes on two cores; paper: as in the papers (default: quick)",
-    )
+    words = "a read whose quorum agrees ends after one round (default: as the scenario says)"
+    made.add_argument("-fast_op", choices=("True", "False"), help=f"ares: whether {words}")
+    words = "of the experiment: results go to results/NAME (default: results/experiments)"
+    made.add_argument("-exp_name", metavar="NAME", help=words)
+    words = "the store (default: all that the scenario has)"
+    made.add_argument("-protocol", choices=PAPER_FAMILIES, help=words)
+    words = "only with ARES: replication or erasure code (default: both)"
+    made.add_argument("-dap_protocol", choices=("ABD", "EC"), help=words)
+    words = "only with ARES and EC: fragments that may be lost, n - k"
+    made.add_argument("-parity", type=int, metavar="M", help=words)
+    words = "where (default: processes)"
+    made.add_argument("-testbed", choices=TESTBEDS, default="processes", help=words)
+    words = "of fed4fire, emulab, aws: made by python -m experiments inventory"
+    made.add_argument("-inventory", metavar="FILE", help=words)
+    words = "whether written values grow up to the object's size, or have this size at once"
+    made.add_argument("-load_policy", choices=("growing", "fixedsize"), help=words)
+    words = "quick: minutes on two cores; paper: as in the papers (default: quick)"
+    made.add_argument("-scale", choices=SCALES, default="quick", help=words)
     made.add_argument("-resume", action="store_true", help="leave out the rounds that are done")
     return made
 
@@ -89,12 +63,8 @@ def words(scenario: str, given: Sequence[str] | None = None) -> list[str]:
         raise BadInput("-parity is for -protocol ARES -dap_protocol EC; nothing was begun")
     made = ["run", scenario, "--testbed", flags.testbed, "--scale", flags.scale]
     if flags.protocol:
-        made += [
-            "--protocol",
-            ",".join(_protocols(scenario, flags.dap_protocol))
-            if flags.dap_protocol
-            else flags.protocol,
-        ]
+        dap = flags.dap_protocol
+        made += ["--protocol", _protocols(scenario, dap) if dap else flags.protocol]
     if flags.exp_name:
         if Path(flags.exp_name).name != flags.exp_name:
             raise BadInput("-exp_name is the name of a directory below results; nothing was begun")
@@ -105,23 +75,17 @@ def words(scenario: str, given: Sequence[str] | None = None) -> list[str]:
         ("load_policy", flags.load_policy),
     ):
         made += ["--set", f"{name}={value}"] if value not in (None, "") else []
-    return (
-        made
-        + (["--inventory", flags.inventory] if flags.inventory else [])
-        + ["--resume"] * flags.resume
-    )
+    made += ["--inventory", flags.inventory] if flags.inventory else []
+    return made + ["--resume"] * flags.resume
 
 
-def _protocols(scenario: str, dap: str) -> list[str]:
-    """Return the scenario's protocols that are ARES with these primitives."""
-    chosen = [
-        name
-        for name in scenarios()[scenario].protocols
-        if name in OF_ARES[1:] and f"_{dap}" in name
-    ]
+def _protocols(scenario: str, dap: str) -> str:
+    """Return the scenario's protocols that are ARES with these primitives, with commas."""
+    ours = [name for name in scenarios()[scenario].protocols if name in OF_ARES[1:]]
+    chosen = [name for name in ours if f"_{dap}" in name]
     if not chosen:
         raise BadInput(f"the scenario {scenario} has no ARES with {dap}; nothing was begun")
-    return chosen
+    return ",".join(chosen)
 
 
 def installation(given: Sequence[str] | None = None) -> list[str]:
@@ -131,19 +95,10 @@ def installation(given: Sequence[str] | None = None) -> list[str]:
         "(playbooks/install.yml)."
     )
     made.add_argument("-testbed", choices=INSTALLED, required=True, help="the kind of the hosts")
-    made.add_argument(
-        "-proxy",
-        choices=("true", "false"),
-        default="false",
-        help="whether packages come by way of a host of [proxy] (default: false)",
-    )
-    made.add_argument(
-        "-inventory",
-        type=Path,
-        default=Path("inventory.yml"),
-        metavar="FILE",
-        help="the hosts (default: inventory.yml)",
-    )
+    words = "whether packages come by way of a host of [proxy] (default: false)"
+    made.add_argument("-proxy", choices=("true", "false"), default="false", help=words)
+    file, words = Path("inventory.yml"), "the hosts (default: inventory.yml)"
+    made.add_argument("-inventory", type=Path, default=file, metavar="FILE", help=words)
     flags = made.parse_args(given)
     if not flags.inventory.is_file():
         raise BadInput(
@@ -156,22 +111,14 @@ def installation(given: Sequence[str] | None = None) -> list[str]:
             "ansible-core is not installed: pip install 'ares-storage[ansible]'; nothing was "
             "installed"
         )
-    return [
-        str(play),
-        "-i",
-        str(flags.inventory),
-        str(PLAYBOOK),
-        "-e",
-        f"testbed={flags.testbed}",
-        "-e",
-        f"proxy={flags.proxy}",
-    ]
+    settings = ["-e", f"testbed={flags.testbed}", "-e", f"proxy={flags.proxy}"]
+    return [str(play), "-i", str(flags.inventory), str(PLAYBOOK), *settings]
 
 
 def install() -> int:
     """Do the work of install-requirements.py, and return the exit status."""
     try:
-        return subprocess.run(installation(), check=False).returncode
+        return subprocess.run(installation()).returncode
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

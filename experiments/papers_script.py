@@ -6,5 +6,4 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 from experiments.papers import execute
 
-if __name__ == "__main__":
-    sys.exit(execute(Path(sys.argv[0]).stem))
+sys.exit(execute(Path(sys.argv[0]).stem))

@@ -57,28 +57,18 @@ def bars(page: str) -> dict[str, dict[str, list[Bar]]]:
 
     The table has a peer's rate as a ratio: the rate of ares with this durability, divided by it.
     """
-    lines = iter(page.partition(f"\n{TABLE}")[2].splitlines())
-    rows = [_cells(line) for line in lines if line.startswith("|")]
-    heads, _, *loads = rows[: _table_length(rows)]
-    panels: dict[str, dict[str, list[Bar]]] = {}
+    table = page.partition(f"\n{TABLE}")[2].split("\n\n")[1].splitlines()
+    heads, _, *loads = ([cell.strip() for cell in line.strip("|").split("|")] for line in table)
+    panels: dict[str, dict[str, list[Bar]]] = {title: {} for title in PANELS}
     for title, stores in PANELS.items():
         for load in loads:
             row = dict(zip(heads, load, strict=True))
             own = float(row[stores["ares"]].replace(",", ""))
-            panels.setdefault(title, {})[load[0]] = [
+            panels[title][load[0]] = [
                 Bar(store, own if store == "ares" else own / float(row[column]))
                 for store, column in stores.items()
             ]
     return panels
-
-
-def _table_length(rows: list[list[str]]) -> int:
-    """Return the number of rows of the first table: the rows with as many cells as its head."""
-    return next((n for n, row in enumerate(rows) if len(row) != len(rows[0])), len(rows))
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def drawing(panels: dict[str, dict[str, list[Bar]]]) -> str:
@@ -94,13 +84,15 @@ def drawing(panels: dict[str, dict[str, list[Bar]]]) -> str:
             body += _group(load, group, most, y)
             y += BAR_WIDTH * len(group) + BAR_GAP
     summary = "; ".join(_sentence(title, loads) for title, loads in panels.items())
-    return (
+    lines = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" '
-        f'height="{y}" role="img">\n<title>{escape(summary)}</title>\n<style>{STYLE}</style>\n'
-        f'<rect class="back" width="{WIDTH}" height="{y}" rx="6"/>\n'
-        + "\n".join(body)
-        + "\n</svg>\n"
+        f'height="{y}" role="img">',
+        f"<title>{escape(summary)}</title>\n<style>{STYLE}</style>",
+        f'<rect class="back" width="{WIDTH}" height="{y}" rx="6"/>',
+        *body,
+        "</svg>\n",
     )
+    return "\n".join(lines)
 
 
 def _group(load: str, group: list[Bar], most: float, y: int) -> Iterator[str]:
@@ -130,9 +122,7 @@ def _rounded(rate: float) -> str:
 
 def main() -> None:
     """Write the drawing."""
-    DRAWING.write_text(
-        drawing(bars(PERFORMANCE_PAGE.read_text(encoding="utf-8"))), encoding="utf-8"
-    )
+    DRAWING.write_text(drawing(bars(PERFORMANCE_PAGE.read_text())))
 
 
 if __name__ == "__main__":
