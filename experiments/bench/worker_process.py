@@ -6,8 +6,8 @@ A process connects after its first order, says READY, and works from the next li
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -25,12 +25,16 @@ class GeneratorFailed(BenchError):
 
 
 class WorkerProcess:
-    """A process of a module, as its starter sees it."""
+    """A process of a module, as its starter sees it.
 
-    def __init__(self, module: str) -> None:
+    ``inside`` are the first words of a command that leads into other namespaces. ``how`` is for
+    :class:`subprocess.Popen`.
+    """
+
+    def __init__(self, module: str, inside: Sequence[str] = (), **how: Any) -> None:
         self._module, pipe = module, subprocess.PIPE
         self._process = subprocess.Popen(
-            python("-m", module), stdin=pipe, stdout=pipe, env=ENVIRONMENT
+            [*inside, *python("-m", module)], stdin=pipe, stdout=pipe, env=ENVIRONMENT, **how
         )
         self.pid = self._process.pid
 
@@ -59,9 +63,13 @@ class WorkerProcess:
         """Let the process end."""
         self._process.terminate()
 
-    def join(self) -> None:
-        """Wait for the end."""
-        self._process.communicate()
+    def join(self, timeout_s: float | None = None) -> None:
+        """Close the input, and wait for the end; after ``timeout_s`` kill the process."""
+        try:
+            self._process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ testbed `local`, so `python -m experiments local clean NAME` removes the remains
 """
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,16 +22,12 @@ from experiments.bench.store_processes import ProgramNotStarted, await_that
 from experiments.testbeds import nfqueue, slots
 from experiments.testbeds.nfqueue import QueueShape
 from experiments.testbeds.packet_rules import counted, detached, forward, ip, restore
-from experiments.testbeds.slots import SlotState
 from experiments.testbeds.testbed_plan import between
 
 FOG_S, CORE_S = 0.010, 0.050
 """Round trips: from users to their site's servers, and from site to site."""
 
 BED_SITES_MAX = 30
-SERVER_ADDRESSES = 4
-"""Number of addresses of the servers of a site."""
-
 _QUEUES = {1: FOG_S / 2, 2: CORE_S / 2, 3: (FOG_S + CORE_S) / 2}
 _AHEAD = ("nice", "-n", "-15")
 """Priority of the process for delays.
@@ -52,15 +47,18 @@ def obstacle() -> str | None:
 
 
 class FogNetwork:
-    """The network as :class:`experiments.sites.site_store.SiteNetwork`, made by :func:`bed`."""
+    """The network as deployments see it, made by :func:`bed`.
+
+    Each site has a network namespace for its servers and a network namespace for its users. Servers
+    of the same site reach each other without a delay. ``directory`` is for files of servers: it is
+    empty at first, and removed with all files at the end.
+    """
 
     def __init__(self, sites: Sequence[str]) -> None:
         """Check the sites. Raises BadInput."""
         if not 1 <= len(sites) <= BED_SITES_MAX or len(set(sites)) < len(sites):
-            raise BadInput(
-                f"there can be 1 to {BED_SITES_MAX} sites with names of their own, not {len(sites)}"
-                "; nothing was made"
-            )
+            own = f"1 to {BED_SITES_MAX} sites with names of their own"
+            raise BadInput(f"there can be {own}, not {len(sites)}; nothing was made")
         self.sites: Sequence[str] = list(sites)
         self._cuts: set[int] = set()
         self._running: list[subprocess.Popen[bytes]] = []
@@ -74,23 +72,14 @@ class FogNetwork:
         self.directory = base / "servers"
         try:
             core, places = self._slot.prefix, range(len(self.sites))
-            names = [
-                core,
-                *(name for place in places for name in (self._servers(place), self._users(place))),
-            ]
-            hosts = {name: name for name in names[1:]}
+            names = [each(place) for place in places for each in (self._servers, self._users)]
             base.mkdir(mode=0o755)
-            self._slot.write(
-                SlotState(self._slot.number, os.getpid(), str(base), core, names, hosts)
-            )
+            self._slot.write(str(base), names, {name: name for name in names})
             self.directory.mkdir()
             namespaces.add(core)
             for place in places:
-                for name, port, first, count in (
-                    (self._servers(place), f"srv{place}", 0, SERVER_ADDRESSES),
-                    (self._users(place), f"usr{place}", 128, 1),
-                ):
-                    self._plug(place, name, port, first, count)
+                self._plug(place, self._servers(place), f"srv{place}", 0)
+                self._plug(place, self._users(place), f"usr{place}", 128)
             self._rules()
             forward(core)
             self._delay()
@@ -98,18 +87,14 @@ class FogNetwork:
             self.remove()
             raise
 
-    def _plug(self, place: int, name: str, port: str, first: int, count: int) -> None:
-        """Plug a namespace into a port of the core.
-
-        The namespace has ``count`` addresses of half of the site's network.
-        """
+    def _plug(self, place: int, name: str, port: str, first: int) -> None:
+        """Plug a namespace into a port of the core, with an address of half the site's network."""
         core, net = self._slot.prefix, self._net(place)
         namespaces.add(name)
         ip(core, f"link add {port} type veth peer name eth0 netns {name}")
         ip(core, f"addr add {net}.{first + 1}/25 dev {port}")
         ip(core, f"link set {port} up")
-        for number in range(count):
-            ip(name, f"addr add {net}.{first + 10 + number}/25 dev eth0")
+        ip(name, f"addr add {net}.{first + 10}/25 dev eth0")
         ip(name, "link set lo up")
         ip(name, "link set eth0 up")
         ip(name, f"route add default via {net}.{first + 1}")
@@ -126,17 +111,12 @@ class FogNetwork:
             f"-A FORWARD -i {one}+ -o {other}+ -j NFQUEUE --queue-num {queue}\n"
             for one, other, queue in remote
         )
-        restore(
-            self._slot.prefix,
-            f"*filter\n:FORWARD DROP\n:cuts -\n{local}-A FORWARD -j cuts\n{far}COMMIT\n",
-        )
+        rules = f":FORWARD DROP\n:cuts -\n{local}-A FORWARD -j cuts\n{far}"
+        restore(self._slot.prefix, f"*filter\n{rules}COMMIT\n")
         nets = [f"{self._net(place)}.0/24" for place in range(len(self.sites))]
         inside = "".join(f"-A POSTROUTING -s {net} -d {net} -j ACCEPT\n" for net in nets)
-        restore(
-            self._slot.prefix,
-            "*mangle\n"
-            f"{inside}{''.join(f'-A POSTROUTING -s {net}{chr(10)}' for net in nets)}COMMIT\n",
-        )
+        out = "".join(f"-A POSTROUTING -s {net}\n" for net in nets)
+        restore(self._slot.prefix, f"*mangle\n{inside}{out}COMMIT\n")
 
     def _delay(self) -> None:
         place, log = self._slot.place / "delays", self.directory.parent / "delays.log"
@@ -145,9 +125,8 @@ class FogNetwork:
         self._running.append(detached(command, log))
         try:
             await_that(place.exists, "packets are delayed", _BED_UP_S, log)
-            nfqueue.shape(
-                place, {queue: QueueShape(one_way_s) for queue, one_way_s in _QUEUES.items()}
-            )
+            shapes = {queue: QueueShape(one_way_s) for queue, one_way_s in _QUEUES.items()}
+            nfqueue.shape(place, shapes)
         except (ProgramNotStarted, OSError) as error:
             raise NamespaceFailed(
                 f"packets cannot be delayed: {error}. All that was made is removed again"
@@ -172,13 +151,9 @@ class FogNetwork:
     def _users(self, place: int) -> str:
         return f"{self._slot.prefix}-usr{place}"
 
-    def address(self, site: str, number: int = 0) -> str:
-        if not 0 <= number < SERVER_ADDRESSES:
-            raise BadInput(
-                f"the servers of a site have {SERVER_ADDRESSES} addresses, and none of number "
-                f"{number}"
-            )
-        return f"{self._net(self.sites.index(site))}.{10 + number}"
+    def address(self, site: str) -> str:
+        """Return the IPv4 address of the site's servers, reachable from everywhere."""
+        return f"{self._net(self.sites.index(site))}.10"
 
     def among_users(self, site: str) -> list[str]:
         """Return the first words of a command in the network of the site's users."""
@@ -187,36 +162,37 @@ class FogNetwork:
     # -- processes ------------------------------------------------------------------------------
 
     def run(self, site: str, *words: str, environment: Mapping[str, str] | None = None) -> str:
+        """Return the output of a command in the network of the site's servers.
+
+        The command ends by itself. Raises ProgramNotStarted if it fails, or takes 120 s.
+        """
         command = [*namespaces.inside(self._servers(self.sites.index(site))), *words]
+        told, kept = f"`{' '.join(words)}`", environment or ENVIRONMENT
         try:
             done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_BED_COMMAND_S,
-                env=environment or ENVIRONMENT,
+                command, capture_output=True, text=True, timeout=_BED_COMMAND_S, env=kept
             )
         except subprocess.TimeoutExpired:
-            raise ProgramNotStarted(
-                f"`{' '.join(words)}` did not end in {_BED_COMMAND_S:g} s"
-            ) from None
+            raise ProgramNotStarted(f"{told} did not end in {_BED_COMMAND_S:g} s") from None
         if done.returncode:
-            raise ProgramNotStarted(
-                f"`{' '.join(words)}` failed: "
-                f"{done.stderr.strip()[-1000:] or f'status {done.returncode}'}"
-            )
+            why = done.stderr.strip()[-1000:] or f"status {done.returncode}"
+            raise ProgramNotStarted(f"{told} failed: {why}")
         return done.stdout
 
     def start(
         self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
+        """Start a process that stays, with its output in ``directory``/``name``.log.
+
+        The bed ends remaining processes at its own end.
+        """
         command = [*namespaces.inside(self._servers(self.sites.index(site))), *words]
         process = detached(command, self.directory / f"{name}.log", environment, self.directory)
         self._running.append(process)
         return process
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
+        """End the process: SIGTERM, and SIGKILL after 10 s."""
         process.terminate()
         try:
             process.wait(_BED_STOP_S)
@@ -254,11 +230,10 @@ class FogNetwork:
         restore(self._slot.prefix, f"*filter\n-F cuts\n{rules}COMMIT\n")
 
     def _place(self, site: str) -> int:
-        if len(self.sites) > 1:
-            return between(self.sites, site, next(other for other in self.sites if other != site))[
-                0
-            ]
-        raise BadInput("there is one site, and nothing to cut it off from; nothing was changed")
+        if len(self.sites) < 2:
+            raise BadInput("there is one site, and nothing to cut it off from; nothing was changed")
+        other = next(other for other in self.sites if other != site)
+        return between(self.sites, site, other)[0]
 
 
 @contextlib.contextmanager

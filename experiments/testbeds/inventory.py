@@ -4,12 +4,13 @@ Ansible evaluates ``{{ }}`` in an inventory, and manifests come from other peopl
 braces is refused.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
+import yaml
 from msgspec import Struct
 
 from ares.model.errors import BadInput
@@ -17,7 +18,6 @@ from ares.tracing.tree import printable
 from experiments.testbeds.testbed_plan import CLIENT_GROUPS, GROUPS, check_user
 
 Value = str | int | bool
-_Tree = Mapping[str, "_Tree | Value"]
 
 
 class InventoryHost(Struct, frozen=True):
@@ -30,12 +30,6 @@ class InventoryHost(Struct, frozen=True):
     name: str
     groups: Sequence[str]
     variables: Mapping[str, Value]
-
-
-_PLAIN = re.compile(
-    r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)[A-Za-z_][A-Za-z0-9_.-]*", re.IGNORECASE
-)
-"""Pattern of strings that YAML reads as strings without quotes."""
 
 
 def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str, Value]:
@@ -62,41 +56,22 @@ def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str,
 
 def write(path: Path, hosts: Sequence[InventoryHost], heading: str) -> None:
     """Write the inventory. Raises BadInput for values that ansible would evaluate."""
-    members: dict[str, dict[str, _Tree | Value]] = {
-        group: {host.name: {} for host in hosts if group in host.groups} for group in GROUPS
+    children: dict[str, dict[str, Any]] = {
+        group: {"hosts": {host.name: {} for host in hosts if group in host.groups}}
+        for group in GROUPS
     }
-    children: dict[str, _Tree | Value] = {group: {"hosts": members[group]} for group in GROUPS}
-    children["clients"] = {
-        "hosts": members["clients"],
-        "children": {group: {} for group in CLIENT_GROUPS},
-    }
+    children["clients"]["children"] = {group: {} for group in CLIENT_GROUPS}
     children["controller"] = {"hosts": {"localhost": {"ansible_connection": "local"}}}
-    tree: _Tree = {
-        "all": {"hosts": {host.name: _checked(host) for host in hosts}, "children": children}
-    }
-    path.write_text(f"# {heading}\n" + "\n".join(_lines(tree, "")) + "\n", encoding="utf-8")
+    tree = {"all": {"hosts": {host.name: _checked(host) for host in hosts}, "children": children}}
+    text = yaml.safe_dump(tree, sort_keys=False, width=float("inf"))
+    path.write_text(f"# {heading}\n{text}", encoding="utf-8")
 
 
-def _checked(host: InventoryHost) -> Mapping[str, Value]:
+def _checked(host: InventoryHost) -> dict[str, Value]:
     for name, value in host.variables.items():
         if isinstance(value, str) and re.search(r"[{}]|[^\x20-\x7e]", value):
             raise BadInput(
                 f"host {host.name}: {name} cannot be {printable(value)!r}: braces and control "
                 "characters are not written to an inventory"
             )
-    return host.variables
-
-
-def _lines(tree: _Tree, indent: str) -> list[str]:
-    lines = []
-    for key, value in tree.items():
-        name = key if _PLAIN.fullmatch(key) else json.dumps(key)
-        if isinstance(value, Mapping):
-            lines += (
-                [f"{indent}{name}:", *_lines(value, indent + "  ")]
-                if value
-                else [f"{indent}{name}: {{}}"]
-            )
-        else:
-            lines.append(f"{indent}{name}: {json.dumps(value)}")
-    return lines
+    return dict(host.variables)

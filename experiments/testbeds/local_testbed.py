@@ -16,8 +16,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 
 from ares.model.errors import BadInput
@@ -29,16 +30,8 @@ from experiments import CHECKOUT
 from experiments.testbeds import inventory, nfqueue, slots
 from experiments.testbeds.nfqueue import QueueShape
 from experiments.testbeds.packet_rules import counted, detached, forward, ip, restore
-from experiments.testbeds.slots import SlotState
-from experiments.testbeds.slowed_processes import SlowedProcesses, kill
-from experiments.testbeds.testbed_plan import (
-    FIRST_HOST,
-    HostPlan,
-    LinkPlan,
-    between,
-    check,
-    check_shape,
-)
+from experiments.testbeds.slowed_processes import MadeHosts
+from experiments.testbeds.testbed_plan import HostPlan, LinkPlan, between, check_shape
 
 LOCAL_TOOLS = NETWORK_TOOLS | {
     "tc": "iproute2", "iptables-legacy": "iptables", "unshare": "util-linux",
@@ -77,7 +70,7 @@ def obstacle() -> str | None:
     return f"no testbed local: {why}. Testbed processes needs no root" if why else None
 
 
-class LocalTestbed:
+class LocalTestbed(MadeHosts):
     """A :class:`experiments.testbeds.testbed_plan.Testbed` of namespaces.
 
     :func:`testbed` and :func:`up` make the testbed.
@@ -86,7 +79,7 @@ class LocalTestbed:
     def __init__(
         self, hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path | None
     ) -> None:
-        self._sites = check(hosts, links)
+        super().__init__(hosts, links)
         if why := obstacle():
             raise BadInput(why)
         if strange := set(str(directory)) & set(",:\\\"'{} \n"):
@@ -94,35 +87,28 @@ class LocalTestbed:
                 f"a testbed cannot be in {printable(str(directory))!r}: {sorted(strange)} cannot "
                 "stand in the options of a mount. Nothing was made"
             )
-        self._hosts = {host.name: host for host in hosts}
         self._links = links
         self._directory = directory and directory.resolve()
         self._shapes: dict[tuple[int, int], QueueShape] = {}
         self._cuts: set[tuple[int, int]] = set()
         self._inits: dict[str, subprocess.Popen[bytes]] = {}
-        self._duty = SlowedProcesses()
 
     def make(self) -> None:
         """Make the testbed. Raises BadInput or NamespaceFailed, and leaves no remains."""
         self._slot = slots.claim()
-        self._base = (
-            self._directory / "testbed"
-            if self._directory
-            else Path(f"/var/tmp/{self._slot.prefix}")
-        )
+        own = self._directory and self._directory / "testbed"
+        self._base = own or Path(f"/var/tmp/{self._slot.prefix}")
         self.inventory = self._base / "inventory.yml"
         try:
             self._own_directory()
-            names = [self._slot.prefix, *map(self._namespace, self._hosts)]
-            sites = {host.name: host.site for host in self._hosts.values()}
             self._slot.write(
-                SlotState(
-                    self._slot.number, os.getpid(), str(self._base), self._slot.prefix, names, sites
-                )
+                str(self._base),
+                map(self._namespace, self.hosts),
+                {host.name: host.site for host in self.hosts.values()},
             )
             self._router()
             self._files()
-            for host in self._hosts.values():
+            for host in self.hosts.values():
                 self._start(host)
             self._shaper()
             for link in self._links:
@@ -139,16 +125,10 @@ class LocalTestbed:
         try:
             self._base.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(
-                f"{self._base.parent} is no directory, and none can be made there: "
-                f"{error.strerror}; nothing was made"
-            ) from None
-        if (
-            namespaces.run(
-                "stat", "--file-system", "--format", "%T", str(self._base.parent)
-            ).strip()
-            == "overlayfs"
-        ):
+            what = f"{self._base.parent} is no directory, and none can be made there"
+            raise BadInput(f"{what}: {error.strerror}; nothing was made") from None
+        kind = namespaces.run("stat", "--file-system", "--format", "%T", str(self._base.parent))
+        if kind.strip() == "overlayfs":
             why = (
                 "hosts cannot write there, as their own roots are overlays, too. Another "
                 "--directory will do, such as /dev/shm, which is memory"
@@ -163,13 +143,12 @@ class LocalTestbed:
             )
             raise BadInput(f"{self._base} is there already: {why}. Nothing was made") from None
         except OSError as error:
-            raise BadInput(
-                f"{self._base} cannot be made: {error.strerror}; nothing was made"
-            ) from None
+            what = f"{self._base} cannot be made"
+            raise BadInput(f"{what}: {error.strerror}; nothing was made") from None
 
     def remove(self) -> None:
         """Remove all parts of the testbed."""
-        self._duty.end()
+        self.duty.end()
         slots.remove(self._slot)
         for process in [*self._inits.values(), *self._shapers()]:
             process.wait()
@@ -181,7 +160,7 @@ class LocalTestbed:
 
     def leave(self) -> None:
         """Leave the testbed standing until a user removes it."""
-        self._duty.end()
+        self.duty.end()
         self._slot.release()
 
     # -- making ---------------------------------------------------------------------------------
@@ -190,9 +169,8 @@ class LocalTestbed:
         return f"{self._slot.prefix}-{host}"
 
     def _address(self, host: str) -> str:
-        site = self._hosts[host].site
-        place = [name for name, other in self._hosts.items() if other.site == site].index(host)
-        return f"{self._subnet(self._sites.index(site))}.{FIRST_HOST + place}"
+        site, number = self.place(host)
+        return f"{self._subnet(site)}.{number}"
 
     def _subnet(self, site: int) -> str:
         """Return the first three bytes of a site's addresses.
@@ -204,45 +182,35 @@ class LocalTestbed:
     def _router(self) -> None:
         hub, network = self._slot.prefix, slots.network_of(self._slot.number)
         namespaces.add(hub)
-        namespaces.run(
-            "ip", "link", "add", hub, "type", "veth", "peer", "name", "control", "netns", hub
-        )
-        namespaces.run("ip", "addr", "add", f"{network}.0.1/30", "dev", hub)
-        namespaces.run("ip", "link", "set", hub, "up")
-        ip(hub, f"addr add {network}.0.2/30 dev control")
-        ip(hub, "link set control up")
-        namespaces.run("ip", "route", "add", f"{network}.0.0/16", "via", f"{network}.0.2")
-        for site in range(len(self._sites)):
+        for words in (
+            f"link add {hub} type veth peer name control netns {hub}",
+            f"addr add {network}.0.1/30 dev {hub}",
+            f"link set {hub} up",
+            f"-n {hub} addr add {network}.0.2/30 dev control",
+            f"-n {hub} link set control up",
+            f"route add {network}.0.0/16 via {network}.0.2",
+        ):
+            namespaces.run("ip", *words.split())
+        for site in range(len(self.sites)):
             namespaces.bridge(hub, f"site{site}")
             ip(hub, f"addr add {self._subnet(site)}.1/24 dev site{site}")
-        for number, host in enumerate(self._hosts.values()):
-            namespaces.add(self._namespace(host.name))
-            namespaces.plug(
-                self._namespace(host.name),
-                f"{self._address(host.name)}/24",
-                hub,
-                f"site{self._sites.index(host.site)}",
-                f"host{number}",
-            )
-            gateway = f"{self._subnet(self._sites.index(host.site))}.1"
-            ip(self._namespace(host.name), f"route add default via {gateway}")
-        restore(
-            hub,
-            "*filter\n"
-            ":FORWARD DROP\n"
-            "-A FORWARD -i control -j ACCEPT\n"
-            "-A FORWARD -o control -j ACCEPT\n"
-            f"{''.join(self._pair_rules())}COMMIT\n",
-        )
+        for number, host in enumerate(self.hosts):
+            (site, _), namespace = self.place(host), self._namespace(host)
+            namespaces.add(namespace)
+            address = f"{self._address(host)}/24"
+            namespaces.plug(namespace, address, hub, f"site{site}", f"host{number}")
+            ip(namespace, f"route add default via {self._subnet(site)}.1")
+        control = "-A FORWARD -i control -j ACCEPT\n-A FORWARD -o control -j ACCEPT\n"
+        pairs = "".join(self._pair_rules())
+        restore(hub, f"*filter\n:FORWARD DROP\n{control}{pairs}COMMIT\n")
         restore(hub, f"*mangle\n{''.join(self._counting_rules())}COMMIT\n")
         forward(hub)
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
-        places = range(len(self._sites))
-        return ((one, other) for one in places for other in places if one != other)
+        return permutations(range(len(self.sites)), 2)
 
     def _pair_rules(self) -> Iterator[str]:
-        for site in range(len(self._sites)):  # for machines whose bridges ask iptables, too
+        for site in range(len(self.sites)):  # for machines whose bridges ask iptables, too
             yield f"-A FORWARD -i site{site} -o site{site} -j ACCEPT\n"
         for one, other in self._pairs():
             yield (
@@ -257,67 +225,49 @@ class LocalTestbed:
 
     def _files(self) -> None:
         """Write the keys, the files of each host, and the inventory."""
-        key, known_hosts, control = (
-            self._base / "key",
-            self._base / "known_hosts",
-            self._slot.place / "cp",
-        )
+        key, known_hosts = self._base / "key", self._base / "known_hosts"
+        control = self._slot.place / "cp"
         _make_key(key)
         control.mkdir()
-        addresses = "".join(f"{self._address(name)} {name}\n" for name in self._hosts)
+        addresses = "".join(f"{self._address(name)} {name}\n" for name in self.hosts)
         hosts, known = [], []
-        for host in self._hosts.values():
+        for host in self.hosts.values():
             given = self._base / "hosts" / host.name / "given"
             for name in ("given", "upper", "work", "root", "scaffold"):
                 (given.parent / name).mkdir(parents=True, mode=0o755)
             _make_key(given / "host_key")
-            known.append(f"{self._address(host.name)} {(given / 'host_key.pub').read_text()}")
+            address = self._address(host.name)
+            known.append(f"{address} {(given / 'host_key.pub').read_text()}")
             (given / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
             (given / "hosts").write_text(f"127.0.0.1 localhost\n{addresses}")
-            (given / "sshd_config").write_text(
-                _SSHD_CONFIG.format(address=self._address(host.name))
-            )
+            (given / "sshd_config").write_text(_SSHD_CONFIG.format(address=address))
             variables: dict[str, inventory.Value] = {
-                "ansible_host": self._address(host.name),
+                "ansible_host": address,
                 **inventory.ssh("root", key, known_hosts),
-            }
-            variables |= {
                 "ares_become": False,
                 "ansible_control_path_dir": str(control),
                 "ansible_python_interpreter": python()[0],
-            }
-            variables |= {
-                "ares_address": self._address(host.name),
+                "ares_address": address,
                 "ares_site": host.site,
                 "ares_python": python()[0],
             }
             hosts.append(inventory.InventoryHost(host.name, host.groups, variables))
         known_hosts.write_text("".join(known))
-        inventory.write(
-            self.inventory,
-            hosts,
-            f"Testbed local {self._slot.number}; it lasts until `python -m experiments local "
-            f"clean {self._slot.number}`.",
-        )
+        end = f"`python -m experiments local clean {self.number}`"
+        heading = f"Testbed local {self.number}; it lasts until {end}."
+        inventory.write(self.inventory, hosts, heading)
 
     def _start(self, host: HostPlan) -> None:
         directory = self._base / "hosts" / host.name
-        beside = [path for path in _programs() if os.stat(path).st_dev != os.stat("/").st_dev]
-        items = [f"bind:{path}" for path in beside] + [
-            f"reach:{path}" for path in _programs() if path not in beside
-        ]
+        root = os.stat("/").st_dev
+        beside = [path for path in _programs() if os.stat(path).st_dev != root]
+        items = [f"bind:{path}" for path in beside]
+        items += [f"reach:{path}" for path in _programs() if path not in beside]
         items += [f"disk:{size}:{path}" for path, size in host.disks.items()]
-        own = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
-        command = [
-            *namespaces.inside(self._namespace(host.name)),
-            *own,
-            "sh",
-            str(_HOST_SCRIPT),
-            str(directory),
-            host.name,
-            *items,
-        ]
-        self._inits[host.name] = detached(command, directory / "log")
+        own = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "sh"]
+        command = [*own, str(_HOST_SCRIPT), str(directory), host.name, *items]
+        inside = namespaces.inside(self._namespace(host.name))
+        self._inits[host.name] = detached([*inside, *command], directory / "log")
 
     def _shaper(self) -> None:
         """Start the process that delays traffic between sites.
@@ -337,12 +287,8 @@ class LocalTestbed:
 
     def _await_ssh(self) -> None:
         for name, process in self._inits.items():
-            _await(
-                partial(_greets, self._address(name)),
-                process,
-                self._base / "hosts" / name / "log",
-                f"is host {name}",
-            )
+            greets, log = partial(_greets, self._address(name)), self._base / "hosts" / name / "log"
+            _await(greets, process, log, f"is host {name}")
 
     # -- the methods of Testbed
     # ------------------------------------------------------------------------------------------
@@ -350,28 +296,25 @@ class LocalTestbed:
     def delay(
         self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
     ) -> None:
-        one, two = between(self._sites, site, other)
+        one, two = between(self.sites, site, other)
         check_shape(ms, jitter_ms, loss)
         shape = QueueShape(ms / 1000, jitter_ms / 1000, loss)
-        for way in ((one, two), (two, one)):
-            self._shapes[way] = shape
+        self._shapes |= {(one, two): shape, (two, one): shape}
+        shapes = {_queue(one, two): shape, _queue(two, one): shape}
         try:
-            nfqueue.shape(
-                self._slot.place / "delays", {_queue(one, two): shape, _queue(two, one): shape}
-            )
+            nfqueue.shape(self._slot.place / "delays", shapes)
         except OSError as error:
-            raise NamespaceFailed(
-                f"the delay from {site} to {other} was not changed: {error}"
-            ) from error
+            what = f"the delay from {site} to {other} was not changed"
+            raise NamespaceFailed(f"{what}: {error}") from error
         self._route(one, two)
 
     def cut(self, site: str, other: str) -> None:
-        one, two = between(self._sites, site, other)
+        one, two = between(self.sites, site, other)
         self._cuts |= {(one, two), (two, one)}
         self._route(one, two)
 
     def join(self, site: str, other: str) -> None:
-        one, two = between(self._sites, site, other)
+        one, two = between(self.sites, site, other)
         self._cuts -= {(one, two), (two, one)}
         self._route(one, two)
 
@@ -386,52 +329,34 @@ class LocalTestbed:
     def _target(self, way: tuple[int, int]) -> str:
         if way in self._cuts:
             return "-j DROP"
-        return (
-            f"-j NFQUEUE --queue-num {_queue(*way)}"
-            if self._shapes.get(way, QueueShape()) != QueueShape()
-            else "-j ACCEPT"
-        )
+        shaped = self._shapes.get(way, QueueShape()) != QueueShape()
+        return f"-j NFQUEUE --queue-num {_queue(*way)}" if shaped else "-j ACCEPT"
 
     def bandwidth(self, host: str, bits_per_s: int | None) -> None:
-        self._known(host)
-        ends = (
-            (self._namespace(host), "eth0"),
-            (self._slot.prefix, f"host{list(self._hosts).index(host)}"),
-        )
+        self.host(host)
+        port = f"host{list(self.hosts).index(host)}"
         if bits_per_s is not None and not 8_000 <= bits_per_s <= 10**12:
             raise BadInput(
                 f"a host can have 8,000 bits a second and more, not {bits_per_s}; nothing was "
                 "changed"
             )
-        for namespace, interface in ends:
-            if bits_per_s is None:
-                shown = namespaces.run("tc", "-n", namespace, "qdisc", "show", "dev", interface)
-                if "tbf" in shown:
-                    namespaces.run("tc", "-n", namespace, "qdisc", "del", "dev", interface, "root")
-                continue
-            burst = max(_BURST_BYTES_MIN, int(bits_per_s / 8 * _BURST_S))
-            bucket = ("tbf", "rate", f"{bits_per_s}bit", "burst", str(burst), "latency", "100ms")
-            namespaces.run(
-                "tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *bucket
-            )
+        for namespace, interface in ((self._namespace(host), "eth0"), (self._slot.prefix, port)):
+            if bits_per_s is not None:
+                burst = max(_BURST_BYTES_MIN, int(bits_per_s / 8 * _BURST_S))
+                bucket = f"tbf rate {bits_per_s}bit burst {burst} latency 100ms"
+                _tc(namespace, f"replace dev {interface} root {bucket}")
+            elif "tbf" in _tc(namespace, f"show dev {interface}"):
+                _tc(namespace, f"del dev {interface} root")
 
-    def slow(self, host: str, pattern: str, percent: float) -> list[int]:
-        return self._duty.slow(pattern, percent, self._processes(host))
-
-    def kill(self, host: str, pattern: str) -> list[int]:
-        return kill(pattern, self._processes(host))
-
-    def _processes(self, host: str) -> list[int]:
-        self._known(host)
-        inside = os.readlink(f"/proc/{self._init(host)}/ns/pid")
-        return [
-            pid for pid in slots.processes(self._namespace(host)) if _pid_namespace(pid) == inside
-        ]
+    def processes(self, host: str) -> list[int]:
+        self.host(host)
+        inside, pids = _pid_namespace(self._init(host)), slots.processes(self._namespace(host))
+        return [pid for pid in pids if _pid_namespace(pid) == inside]
 
     def fill(self, host: str, path: str, free_bytes: int) -> None:
-        self._known(host)
-        if path not in self._hosts[host].disks or free_bytes < 0:
-            disks = ", ".join(self._hosts[host].disks) or "none"
+        known = self.host(host).disks
+        if path not in known or free_bytes < 0:
+            disks = ", ".join(known) or "none"
             raise BadInput(
                 f"only a disk of limited size can be filled, and host {host} has {disks}, not "
                 f"{printable(path)!r}; nothing was changed"
@@ -446,25 +371,14 @@ class LocalTestbed:
 
     def traffic(self) -> dict[tuple[str, str], int]:
         counts = counted(self._slot.prefix)
-        return {
-            (self._sites[one], self._sites[other]): count
-            for (one, other), count in zip(self._pairs(), counts, strict=True)
-        }
+        return dict(zip(permutations(self.sites, 2), counts, strict=True))
 
     def through(self, site: str, host: str, port: int) -> str:
-        self._known(host)
-        if site not in self._sites:
-            raise BadInput(
-                f"there is no site {printable(site)!r}; there are {', '.join(self._sites)}"
-            )
+        self.host(host)
+        if site not in self.sites:
+            there = ", ".join(self.sites)
+            raise BadInput(f"there is no site {printable(site)!r}; there are {there}")
         return f"{self._address(host)}:{port}"
-
-    def _known(self, host: str) -> None:
-        if host not in self._hosts:
-            raise BadInput(
-                f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. "
-                "Nothing was changed"
-            )
 
     def _init(self, host: str) -> int:
         """Return the pid of the host's first process, as the machine sees it."""
@@ -472,10 +386,8 @@ class LocalTestbed:
         try:
             return int(Path(f"/proc/{holder}/task/{holder}/children").read_text().split()[0])
         except (OSError, IndexError):
-            raise NamespaceFailed(
-                f"host {host} is down: its first process ended. "
-                f"{_end_of(self._base / 'hosts' / host / 'log')}"
-            ) from None
+            said = _end_of(self._base / "hosts" / host / "log")
+            raise NamespaceFailed(f"host {host} is down: its first process ended. {said}") from None
 
 
 @contextmanager
@@ -488,9 +400,10 @@ def testbed(
     """
     made = LocalTestbed(hosts, links, directory)
     made.make()
-    with ExitStack() as stack:
-        stack.callback(made.remove)
+    try:
         yield made
+    finally:
+        made.remove()
 
 
 def _chain(one: int, other: int) -> str:
@@ -501,10 +414,13 @@ def _queue(one: int, other: int) -> int:
     return one * 64 + other
 
 
+def _tc(namespace: str, words: str) -> str:
+    return namespaces.run("tc", "-n", namespace, "qdisc", *words.split())
+
+
 def _make_key(path: Path) -> None:
-    namespaces.run(
-        "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ares-testbed", "-f", str(path)
-    )
+    kind = ["ssh-keygen", "-q", "-t", "ed25519", "-C", "ares-testbed"]
+    namespaces.run(*kind, "-N", "", "-f", str(path))
 
 
 def _await(
@@ -512,11 +428,10 @@ def _await(
 ) -> None:
     deadline_s = time.monotonic() + _HOST_UP_S
     while not holds():
-        if process.poll() is not None or time.monotonic() > deadline_s:
-            raise NamespaceFailed(
-                f"the process that {what} "
-                f"{'ended' if process.poll() is not None else 'does not serve'}: {_end_of(log)}"
-            )
+        ended = process.poll() is not None
+        if ended or time.monotonic() > deadline_s:
+            why = "ended" if ended else "does not serve"
+            raise NamespaceFailed(f"the process that {what} {why}: {_end_of(log)}")
         time.sleep(_HOST_ASK_S)
 
 

@@ -1,6 +1,6 @@
 """Testbed `processes`: hosts are addresses of loopback and directories, without root.
 
-Relays join the sites (experiments/relay.py). Messages to another site must be sent to the relay, so
+Relays join the sites (relays.py). Messages to another site must be sent to the relay, so
 ask :meth:`LoopbackTestbed.through` for addresses. A relay carries TCP: it delays bytes, and holds
 them while sites are cut apart. A relay loses no packets and limits no rate, and hosts have no disk
 to fill: such requests are refused, and testbed local has them. All parts end with the process that
@@ -11,35 +11,25 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import permutations
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
-from ares.tracing.tree import printable
-from experiments import ENVIRONMENT
+from experiments.bench.worker_process import GeneratorFailed, WorkerProcess
 from experiments.testbeds import inventory
 from experiments.testbeds.relays import RelayReply, RelayRequest
-from experiments.testbeds.slowed_processes import SlowedProcesses, command_line, kill
-from experiments.testbeds.testbed_plan import (
-    FIRST_HOST,
-    HostPlan,
-    LinkPlan,
-    between,
-    check,
-    check_shape,
-)
+from experiments.testbeds.slowed_processes import MadeHosts, command_line
+from experiments.testbeds.testbed_plan import HostPlan, LinkPlan, between, check, check_shape
 
 _NETWORKS = range(64, 128)
 """The second byte of addresses 127.N.SITE.HOST."""
 
 
-class LoopbackTestbed:
+class LoopbackTestbed(MadeHosts):
     """A :class:`experiments.testbeds.testbed_plan.Testbed` of processes, made by :func:`testbed`.
 
     ``links`` is the process that runs the relays.
@@ -50,48 +40,37 @@ class LoopbackTestbed:
         hosts: Sequence[HostPlan],
         directory: Path,
         network: int,
-        links: subprocess.Popen[bytes],
+        links: WorkerProcess,
     ) -> None:
-        self._sites = check(hosts, [])
-        self._hosts = {host.name: host for host in hosts}
+        super().__init__(hosts)
         self._directory = directory.resolve()
         self._network = network
         self._links = links
         self._through: dict[tuple[str, str, int], str] = {}
-        self.duty = SlowedProcesses()
         self.inventory = self._directory / "inventory.yml"
 
     def write(self) -> None:
         """Make the hosts' directories, and write the inventory. Raises BadInput."""
         hosts = []
-        for host in self._hosts.values():
+        for host in self.hosts.values():
             home = self.home(host.name)
             home.mkdir(parents=True, exist_ok=True)
             variables: dict[str, inventory.Value] = {
                 "ansible_connection": "local",
                 "ansible_host": self._address(host.name),
-            }
-            variables |= {
                 "ansible_python_interpreter": python()[0],
                 "ares_python": python()[0],
                 "ares_service_manager": "process",
                 "ares_become": False,
-            }
-            variables |= {
                 "ares_address": self._address(host.name),
                 "ares_site": host.site,
                 "ares_home": str(home),
             }
-            variables |= {
-                f"common_{name}_directory": str(home / name)
-                for name in ("config", "data", "log", "run")
-            }
+            for name in ("config", "data", "log", "run"):
+                variables[f"common_{name}_directory"] = str(home / name)
             hosts.append(inventory.InventoryHost(host.name, host.groups, variables))
-        inventory.write(
-            self.inventory,
-            hosts,
-            "Testbed processes; it lasts as long as the process that made it.",
-        )
+        heading = "Testbed processes; it lasts as long as the process that made it."
+        inventory.write(self.inventory, hosts, heading)
 
     def home(self, host: str) -> Path:
         """Return the directory of the host.
@@ -101,14 +80,13 @@ class LoopbackTestbed:
         return self._directory / "hosts" / host
 
     def _address(self, host: str) -> str:
-        site = self._hosts[host].site
-        place = [name for name, other in self._hosts.items() if other.site == site].index(host)
-        return f"127.{self._network}.{self._sites.index(site) + 1}.{FIRST_HOST + place}"
+        site, number = self.place(host)
+        return f"127.{self._network}.{site + 1}.{number}"
 
     def delay(
         self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
     ) -> None:
-        between(self._sites, site, other)
+        between(self.sites, site, other)
         check_shape(ms, jitter_ms, loss)
         if loss:
             _refuse("loses no packets")
@@ -122,7 +100,7 @@ class LoopbackTestbed:
         self._joined(site, other, True)
 
     def _joined(self, site: str, other: str, joined: bool) -> None:
-        between(self._sites, site, other)
+        between(self.sites, site, other)
         for one, two in ((site, other), (other, site)):
             self._ask(RelayRequest(one, two, joined=joined))
 
@@ -133,67 +111,38 @@ class LoopbackTestbed:
     def fill(self, host: str, path: str, free_bytes: int) -> None:
         _refuse("has no disk of its own")
 
-    def slow(self, host: str, pattern: str, percent: float) -> list[int]:
-        return self.duty.slow(pattern, percent, self.processes(host))
-
-    def kill(self, host: str, pattern: str) -> list[int]:
-        return kill(pattern, self.processes(host))
-
     def processes(self, host: str) -> list[int]:
-        """Return the pids of the host's processes."""
-        self._known(host)
+        self.host(host)
         home = self.home(host)
         return [pid for pid in _own_processes() if _belongs(pid, home)]
 
     def end_processes(self) -> None:
         """End the processes of all hosts: playbooks start processes that outlive the playbook."""
-        for host in self._hosts:
+        for host in self.hosts:
             for pid in self.processes(host):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
     def traffic(self) -> dict[tuple[str, str], int]:
         counts = {(site, other): count for site, other, count in self._ask(RelayRequest()).traffic}
-        return {
-            (one, two): counts.get((one, two), 0)
-            for one in self._sites
-            for two in self._sites
-            if one != two
-        }
+        return {ways: counts.get(ways, 0) for ways in permutations(self.sites, 2)}
 
     def through(self, site: str, host: str, port: int) -> str:
-        self._known(host)
-        target = f"{self._address(host)}:{port}"
-        if site == self._hosts[host].site:
+        other, target = self.host(host).site, f"{self._address(host)}:{port}"
+        if site == other:
             return target
-        between(self._sites, site, self._hosts[host].site)
+        between(self.sites, site, other)
         if (site, host, port) not in self._through:
-            self._through[site, host, port] = self._ask(
-                RelayRequest(site, self._hosts[host].site, target)
-            ).address
+            self._through[site, host, port] = self._ask(RelayRequest(site, other, target)).address
         return self._through[site, host, port]
-
-    def _known(self, host: str) -> None:
-        if host not in self._hosts:
-            raise BadInput(
-                f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. "
-                "Nothing was changed"
-            )
 
     def _ask(self, request: RelayRequest) -> RelayReply:
         """Send a request to the relays. Raises BadInput if they are gone or report an error."""
-        assert self._links.stdin is not None
-        assert self._links.stdout is not None
         try:
-            self._links.stdin.write(msgspec.json.encode(request) + b"\n")
-            line = self._links.stdout.readline()
-        except OSError:
-            line = b""
-        reply = (
-            msgspec.json.decode(line, type=RelayReply)
-            if line
-            else RelayReply(error="the process with the relays ended")
-        )
+            self._links.send(request)
+            reply = self._links.receive(RelayReply)
+        except (GeneratorFailed, OSError):
+            reply = RelayReply(error="the process with the relays ended")
         if reply.error:
             raise BadInput(f"the links between sites did not change: {reply.error}")
         return reply
@@ -211,15 +160,9 @@ def testbed(
     if any(host.disks for host in hosts):
         _refuse("has no disk of its own")
     network, claim = _network()
-    relays = subprocess.Popen(
-        python("-m", "experiments.testbeds.relays"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        env=ENVIRONMENT,
-        start_new_session=True,
-    )
-    with claim, relays:
+    with claim, ExitStack() as closing:
+        relays = WorkerProcess("experiments.testbeds.relays", start_new_session=True)
+        closing.callback(relays.join)
         made = LoopbackTestbed(hosts, directory, network, relays)
         try:
             made.write()
@@ -258,19 +201,12 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _own_processes() -> list[int]:
-    found = [
-        int(path.name)
-        for path in Path("/proc").iterdir()
-        if path.name.isdecimal() and int(path.name) != os.getpid()
-    ]
-    return [pid for pid in found if _owner(pid) == os.geteuid()]
-
-
-def _owner(pid: int) -> int:
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid
-    except OSError:
-        return -1
+    found = []
+    for path in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if path.name.isdecimal() and path.stat().st_uid == os.geteuid():
+                found.append(int(path.name))
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def _belongs(pid: int, home: Path) -> bool:

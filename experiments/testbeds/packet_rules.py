@@ -44,12 +44,6 @@ def detached(
 ) -> subprocess.Popen[bytes]:
     """Start a process that outlives this process and ignores Ctrl-C, which is for the runner."""
     with log.open("ab") as output:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environment or ENVIRONMENT,
-            start_new_session=True,
-            cwd=directory,
-        )
+        files = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+        where = {"cwd": directory, "env": environment or ENVIRONMENT}
+        return subprocess.Popen(command, start_new_session=True, **files, **where)

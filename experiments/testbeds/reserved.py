@@ -96,26 +96,16 @@ def hosts(
     inner = all(machine.inner for machine in machines)
     made = []
     for machine in machines:
+        user, known_hosts = access.user or machine.user, access.known_hosts.absolute()
         variables: dict[str, Value] = {
             "ansible_host": check_address(machine.login),
             "ansible_port": machine.port,
-        }
-        variables |= ssh(
-            access.user or machine.user,
-            access.key,
-            access.known_hosts.absolute(),
-            *_through(machine, access),
-        )
-        variables |= {
+            **ssh(user, access.key, known_hosts, *_through(machine, access)),
             "ares_address": check_address((machine.inner if inner else None) or machine.outer),
             "ares_site": check_name(machine.site),
         }
-        groups = list(
-            dict.fromkeys(
-                group for group, pattern in patterns if fnmatchcase(machine.name, pattern)
-            )
-        )
-        made.append(InventoryHost(machine.name, groups, variables))
+        groups = [group for group, pattern in patterns if fnmatchcase(machine.name, pattern)]
+        made.append(InventoryHost(machine.name, list(dict.fromkeys(groups)), variables))
     return made
 
 

@@ -21,14 +21,8 @@ GENI = "http://www.geni.net/resources/rspec/3"
 PROXY = "http://jfed.iminds.be/proxy/1.0"
 AUTHORITIES = {
     "fed4fire": (
-        "iminds.be",
-        "imec.be",
-        "grid5000.fr",
-        "fed4fire.eu",
-        "omf:netmode",
-        "omf:nitos",
-        "smartsantander.eu",
-        "nitlab.inf.uth.gr",
+        *("iminds.be", "imec.be", "grid5000.fr", "fed4fire.eu", "omf:netmode", "omf:nitos"),
+        *("smartsantander.eu", "nitlab.inf.uth.gr"),
     ),
     "emulab": ("emulab.net", "cloudlab.us", "geniracks.net", "clemson.edu", "wisc.edu"),
 }
@@ -96,11 +90,8 @@ def _parsed(content: bytes) -> Element:
         depth -= 1
 
     parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler, parser.StartElementHandler, parser.EndElementHandler = (
-        refuse,
-        enter,
-        leave,
-    )
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = enter, leave
     try:
         parser.Parse(content, True)
         return ElementTree.fromstring(content)
@@ -113,11 +104,9 @@ def _parsed(content: bytes) -> Element:
 def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str]) -> ReservedMachine:
     name = node.get("client_id", "")
     authority = _authority(name, node.get("component_manager_id", ""), testbed, more)
-    proxies = node.findall(f"{{{GENI}}}services/{{{PROXY}}}proxy")
     jumps = {
-        ours: Jump(*_place(proxy.get("proxy", "")))
-        for proxy in proxies
-        for ours in [_place(proxy.get("for", ""))]
+        _place(proxy.get("for", "")): Jump(*_place(proxy.get("proxy", "")))
+        for proxy in node.findall(f"{{{GENI}}}services/{{{PROXY}}}proxy")
     }
     gates = {(jump.address, jump.port) for jump in jumps.values()}
     logins = [_login(login) for login in node.findall(f"{{{GENI}}}services/{{{GENI}}}login")]
@@ -133,23 +122,15 @@ def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str])
             f"node {printable(name)!r} has logins for {', '.join(map(printable, users))}: say "
             "whose to take (--user). Nothing was written"
         )
-    inner = node.find(f"{{{GENI}}}interface/{{{GENI}}}ip[@type='ipv4']")
-    if inner is None:
-        inner = node.find(f"{{{GENI}}}interface/{{{GENI}}}ip")
+    addresses = node.findall(f"{{{GENI}}}interface/{{{GENI}}}ip")
+    addresses.sort(key=lambda address: address.get("type") != "ipv4")
+    inner = addresses[0].get("address") if addresses else None
     host = node.find(f"{{{GENI}}}host")
     outer = host.get("ipv4") if host is not None else None
     user, login, door = logins[0]
     site = re.sub(r"[^A-Za-z0-9]+", "-", authority)[-32:].strip("-")
-    return ReservedMachine(
-        name,
-        site,
-        login,
-        door,
-        user,
-        inner.get("address") if inner is not None else None,
-        outer or login,
-        jumps.get(logins[0]),
-    )
+    jump = jumps.get(logins[0])
+    return ReservedMachine(name, site, login, door, user, inner, outer or login, jump)
 
 
 def _authority(name: str, manager: str, testbed: str, more: Sequence[str]) -> str:

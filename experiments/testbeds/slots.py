@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,8 +60,13 @@ class Slot:
         self.prefix = f"arestb{number}"
         self._lock = lock
 
-    def write(self, state: SlotState) -> None:
-        """Write the record, before any part of the testbed is made."""
+    def write(self, directory: str, others: Iterable[str], hosts: dict[str, str]) -> None:
+        """Write the record, before any part of the testbed is made.
+
+        ``others`` are the namespaces beside the namespace with the name of the testbed.
+        """
+        names = [self.prefix, *others]
+        state = SlotState(self.number, os.getpid(), directory, self.prefix, names, hosts)
         content = msgspec.json.format(msgspec.json.encode(state), indent=2)
         replace_file(self.place / "state.json", content)
 
@@ -180,10 +185,9 @@ def status() -> list[str]:
             continue
         user = f"used by process {state.maker}" if slot is None else "standing by itself"
         there = [name for name in state.namespaces if name in _namespaces()]
-        lines.append(
-            f"testbed {number}: {user}; hosts: {len(state.hosts)}, sites: "
-            f"{len(set(state.hosts.values()))}, namespaces: {len(there)}"
-        )
+        sites = len(set(state.hosts.values()))
+        counts = f"hosts: {len(state.hosts)}, sites: {sites}, namespaces: {len(there)}"
+        lines.append(f"testbed {number}: {user}; {counts}")
         lines.append(f"  inventory: {state.directory}/inventory.yml")
     return lines
 
@@ -219,12 +223,10 @@ def clean(numbers: Collection[int]) -> list[str]:
             lines.append(f"testbed {number} is in use by a process that lives; it was left alone")
             continue
         try:
-            lines.append(
-                f"testbed {number}: removed "
-                f"{', '.join(_remove(slot)) or 'nothing, as nothing was made'}"
-            )
+            told = f"removed {', '.join(_remove(slot)) or 'nothing, as nothing was made'}"
         except (Leftover, NamespaceFailed) as error:
-            lines.append(f"testbed {number}: {error}")
+            told = str(error)
+        lines.append(f"testbed {number}: {told}")
     return lines
 
 
@@ -290,9 +292,5 @@ def _end_masters(place: Path) -> None:
     The next testbed has the same addresses and different hosts.
     """
     for socket in place.glob("cp/*"):
-        subprocess.run(
-            ["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket}", "-O", "exit", "host"],
-            capture_output=True,
-            check=False,
-            timeout=_SLOT_END_S,
-        )
+        command = f"ssh -F /dev/null -o ControlPath={socket} -O exit host".split()
+        subprocess.run(command, capture_output=True, timeout=_SLOT_END_S)

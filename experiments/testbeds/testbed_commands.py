@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
@@ -13,7 +13,7 @@ from ares.model.errors import BadInput
 from ares.tracing.tree import printable
 from experiments.testbeds import aws, inventory, reserved, rspec, slots
 from experiments.testbeds.local_testbed import LocalTestbed
-from experiments.testbeds.reserved import GROUP_PATTERNS, ControllerAccess, ReservedMachine
+from experiments.testbeds.reserved import GROUP_PATTERNS, ControllerAccess
 from experiments.testbeds.testbed_plan import GROUPS, HostPlan, LinkPlan
 
 _HOST = re.compile(r"(?P<name>[^@=]+)(@(?P<site>[^@=]+))?(=(?P<groups>[a-z,]*))?")
@@ -52,80 +52,48 @@ def add(commands: Any) -> None:
 
 
 def _add_local(commands: Any) -> None:
-    local = _command(
-        commands, "local", "hosts as namespaces of this machine: up, status, clean", _LOCAL_HELP
-    )
+    words = "hosts as namespaces of this machine: up, status, clean"
+    local = _command(commands, "local", words, _LOCAL_HELP)
     actions = local.add_subparsers(title="actions", metavar="ACTION", required=True)
     up = _command(actions, "up", "make a testbed and leave it standing", _LOCAL_HELP)
-    up.add_argument(
-        "hosts", nargs="+", metavar="HOST", help="NAME[@SITE][=GROUP,GROUP], or a number of servers"
-    )
-    up.add_argument(
-        "--directory",
-        type=Path,
-        help="where its files go, in a directory `testbed` (default: /var/tmp/arestbN)",
-    )
-    up.add_argument(
-        "--delay", type=float, default=0.0, metavar="MS", help="between any two sites, one way"
-    )
-    up.add_argument(
-        "--jitter", type=float, default=0.0, metavar="MS", help="how far delays differ from that"
-    )
-    up.add_argument(
-        "--loss",
-        type=float,
-        default=0.0,
-        metavar="PART",
-        help="of the packets between any two sites: 0.01 is one in a hundred",
-    )
+    words = "NAME[@SITE][=GROUP,GROUP], or a number of servers"
+    up.add_argument("hosts", nargs="+", metavar="HOST", help=words)
+    words = "where its files go, in a directory `testbed` (default: /var/tmp/arestbN)"
+    up.add_argument("--directory", type=Path, help=words)
+    for flag, metavar, words in (
+        ("--delay", "MS", "between any two sites, one way"),
+        ("--jitter", "MS", "how far delays differ from that"),
+        ("--loss", "PART", "of the packets between any two sites: 0.01 is one in a hundred"),
+    ):
+        up.add_argument(flag, type=float, default=0.0, metavar=metavar, help=words)
     up.set_defaults(run=_up)
     _command(actions, "status", "say which testbeds there are", "").set_defaults(
         run=lambda _: _print_lines(slots.status(), "there is no testbed")
     )
-    clean = _command(
-        actions,
-        "clean",
-        "remove a testbed that no process uses",
-        "Removes its processes, namespaces, interface and files, and names them. Asks first.",
-    )
-    clean.add_argument(
-        "names", nargs="*", metavar="NAME", help="a number that `status` shows, or all"
-    )
+    words = "Removes its processes, namespaces, interface and files, and names them. Asks first."
+    clean = _command(actions, "clean", "remove a testbed that no process uses", words)
+    words = "a number that `status` shows, or all"
+    clean.add_argument("names", nargs="*", metavar="NAME", help=words)
     clean.add_argument("--yes", action="store_true", help="do not ask")
     clean.set_defaults(run=_clean)
 
 
 def _add_inventory(commands: Any) -> None:
-    made = _command(
-        commands, "inventory", "an inventory of machines at fed4fire, emulab or aws", _INVENTORY
-    )
+    words = "an inventory of machines at fed4fire, emulab or aws"
+    made = _command(commands, "inventory", words, _INVENTORY)
     made.add_argument("testbed", choices=["fed4fire", "emulab", "aws"])
     made.add_argument("file", type=Path, help="manifest or list")
-    made.add_argument(
-        "--known-hosts",
-        type=Path,
-        required=True,
-        help="the machines' host keys, as in ~/.ssh/known_hosts",
-    )
+    words = "the machines' host keys, as in ~/.ssh/known_hosts"
+    made.add_argument("--known-hosts", type=Path, required=True, help=words)
     made.add_argument("--user", help="whose logins to take (default: the only one)")
     made.add_argument("--key", type=Path, help="private key (default: the key that ssh chooses)")
-    made.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        metavar="GROUP=NAMES",
-        help=f"{', '.join(GROUPS)}; names with * and ?; may be repeated",
-    )
-    made.add_argument(
-        "--authority",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="of a federation, that may be in the manifest as well",
-    )
-    made.add_argument(
-        "--out", type=Path, default=Path("inventory.yml"), help="default: inventory.yml"
-    )
+    for flag, metavar, words in (
+        ("--group", "GROUP=NAMES", f"{', '.join(GROUPS)}; names with * and ?; may be repeated"),
+        ("--authority", "NAME", "of a federation, that may be in the manifest as well"),
+    ):
+        made.add_argument(flag, action="append", default=[], metavar=metavar, help=words)
+    out = Path("inventory.yml")
+    made.add_argument("--out", type=Path, default=out, help=f"default: {out}")
     made.set_defaults(run=_inventory)
 
 
@@ -191,41 +159,28 @@ def planned(words: Sequence[str]) -> list[HostPlan]:
             raise BadInput(
                 f"{printable(word)!r} is not NAME[@SITE][=GROUP,GROUP]; nothing was made"
             )
-        groups = [
-            group
-            for group, pattern in GROUP_PATTERNS.items()
-            if fnmatchcase(parts["name"], pattern)
-        ]
-        hosts.append(
-            HostPlan(
-                parts["name"],
-                parts["site"] or "here",
-                parts["groups"].split(",") if parts["groups"] else groups,
-            )
-        )
+        named = [each for each, name in GROUP_PATTERNS.items() if fnmatchcase(parts["name"], name)]
+        groups = parts["groups"].split(",") if parts["groups"] else named
+        hosts.append(HostPlan(parts["name"], parts["site"] or "here", groups))
     return hosts
 
 
 def _inventory(arguments: argparse.Namespace) -> int:
-    read: dict[str, Callable[[bytes], list[ReservedMachine]]] = {
-        "aws": aws.machines,
-        "emulab": lambda content: rspec.machines(
-            content, "emulab", arguments.user, arguments.authority
-        ),
-        "fed4fire": lambda content: rspec.machines(
-            content, "fed4fire", arguments.user, arguments.authority
-        ),
-    }
     for path, what in ((arguments.known_hosts, "--known-hosts"), (arguments.key, "--key")):
         if path and not path.is_file():
             raise BadInput(f"{printable(str(path))} ({what}) is not a file; nothing was written")
     patterns = [text.partition("=")[::2] for text in arguments.group]
-    machines = read[arguments.testbed](reserved.read(arguments.file))
+    content, testbed = reserved.read(arguments.file), arguments.testbed
+    machines = (
+        aws.machines(content)
+        if testbed == "aws"
+        else rspec.machines(content, testbed, arguments.user, arguments.authority)
+    )
     access = ControllerAccess(
         arguments.known_hosts, arguments.key and arguments.key.absolute(), arguments.user
     )
     hosts = reserved.hosts(machines, access, patterns or list(GROUP_PATTERNS.items()))
-    inventory.write(arguments.out, hosts, f"Testbed {arguments.testbed}.")
+    inventory.write(arguments.out, hosts, f"Testbed {testbed}.")
     for host in hosts:
         print(
             f"{host.name}: {host.variables['ares_address']} at {host.variables['ares_site']}, "

@@ -96,7 +96,7 @@ class Serving:
 
     def __init__(self, made: LocalTestbed, host: str) -> None:
         self.made = made
-        self.address, _, _ = made.through(made._hosts[host].site, host, 1).rpartition(":")
+        self.address, _, _ = made.through(made.hosts[host].site, host, 1).rpartition(":")
         command = ssh(made, host, *python(PROBE, "serve", self.address))
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None

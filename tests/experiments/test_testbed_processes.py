@@ -151,7 +151,7 @@ def test_what_it_cannot_do_is_refused(made, tmp_path):
 
 def test_relays_that_are_gone_are_told_of(tmp_path):
     with loopback_testbed.testbed(HOSTS, [], tmp_path) as made:
-        made._links.kill()
-        made._links.wait()
+        made._links.end()
+        made._links._process.wait()
         with pytest.raises(BadInput, match="the process with the relays ended"):
             made.cut("nantes", "lille")

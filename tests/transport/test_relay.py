@@ -1,4 +1,4 @@
-"""The delaying relay of the experiments (experiments/relay.py).
+"""The delaying relay of the experiments (experiments/testbeds/relays.py).
 
 The relay carries bytes unchanged, in order, and not early.
 """
@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from experiments.relay import CHUNK_BYTES, HELD_CHUNKS_MAX, LinkDirection, Relay, carry
+from experiments.testbeds.relays import CHUNK_BYTES, HELD_CHUNKS_MAX, LinkDirection, Relay, carry
 
 from .wires import S0, WAIT_S_MAX, ZmqWire, get_tag
 
