@@ -3,8 +3,10 @@
 A page names the commit of a script that is gone, because its question was answered once.
 """
 
+import importlib.util
 import os
 from pathlib import Path
+from types import ModuleType
 
 CHECKOUT = Path(__file__).parents[1]
 
@@ -16,3 +18,13 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(CHECKOUT)}
 
 The scripts are not installed, and Python starts without the usual search path.
 """
+
+
+def module_at(name: str, path: Path) -> ModuleType:
+    """Import a file outside of the search path."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

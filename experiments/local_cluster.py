@@ -6,53 +6,40 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec import Struct
-
+from ares.cluster.settings import Settings
 from ares.platform.interpreter import python
+
+_SHAPE = "--consensus 1 --base-port 0 --dap abd --durability memory --security none"
 
 
 def _cli(*arguments: str) -> None:
     subprocess.run(python("-m", "ares", *arguments), check=True, stdout=subprocess.DEVNULL)
 
 
-class ClusterOptions(Struct, frozen=True):
-    """Options of a local cluster beyond the shape.
-
-    ``local_sockets``: processes meet at Unix sockets, which other stores do not have; otherwise all
-    stores use TCP.
-    """
-
-    security: str = "none"
-    durability: str = "memory"
-    transport: str = "native"
-    autopilot: bool = False
-    local_sockets: bool = False
-
-
-_DEFAULTS = ClusterOptions()
-
-
 @contextmanager
-def local_cluster(
-    servers: int,
-    dap: str,
-    k: int | None = None,
-    consensus: int = 0,
-    options: ClusterOptions = _DEFAULTS,
-) -> Iterator[Path]:
-    """Run a cluster whose initial configuration has all ``servers``, and yield the cluster file."""
+def local_cluster(servers: int, words: str = "", local_sockets: bool = False) -> Iterator[Path]:
+    """Run a cluster whose initial configuration has all ``servers``, and yield the cluster file.
+
+    ``words`` are further options of `ares-cli init`. ``local_sockets``: processes meet at Unix
+    sockets, which other stores do not have; otherwise all stores use TCP.
+    """
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
-        shape = f"--servers {servers} --consensus {consensus} --base-port 0 --dap {dap}".split()
-        shape += ["--k", str(k)] if k else []
-        shape += ["--security", options.security, "--durability", options.durability]
-        shape += ["--transport", options.transport]
-        shape += ["--autopilot"] if options.autopilot else []
-        _cli("init", f"{directory}/c", *shape)
-        file = Path(directory) / "c" / "cluster.toml"
-        if not options.local_sockets:
+        home, file = f"{directory}/c", Path(directory) / "c" / "cluster.toml"
+        _cli("init", home, "--servers", str(servers), *f"{_SHAPE} {words}".split())
+        if not local_sockets:
             file.write_text("local_sockets = false\n" + file.read_text())
-        _cli("up", f"{directory}/c", "--detach")
+        _cli("up", home, "--detach")
         try:
             yield file
         finally:
-            _cli("down", f"{directory}/c")
+            _cli("down", home)
+
+
+def pid_of(file: Path, id: str) -> int:
+    """Return the pid of a server or a consensus member."""
+    return int((file.parent / "run" / f"{id}.pid").read_text())
+
+
+def server_pids(file: Path) -> dict[str, int]:
+    """Return the pids of the cluster's servers."""
+    return {str(id): pid_of(file, id) for id in Settings.load(file).servers}

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from ares.results.load_points import LoadLatency
+
 Result = TypeVar("Result")
 
 
@@ -65,6 +67,12 @@ class Table:
             line += f"   goal {goal}: {'met' if goal.met(median) else 'MISSED'}"
             self._verdicts.append(line.strip())
         print(line, flush=True)
+
+    def latency(self, found: LoadLatency | None, operation: str = "") -> None:
+        """Print median and 99th percentile, if there were operations."""
+        if found is not None:
+            times = f"p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms"
+            self.note(f"    {operation}{times}")
 
     def section(self, title: str) -> None:
         print(f"\n{title}", flush=True)

@@ -7,7 +7,7 @@
 
 All stores of a comparison run on the same machine in the same run. ``workload`` defines the
 requests and ``values`` the allowed results of a read. ``peers`` starts the stores. ``generator`` is
-a process that runs clients, and ``load`` runs several generators at once. ``points`` and ``faults``
-take turns. ``figures`` makes medians and ratios of the measurements, and ``text`` shows them.
-``rounds`` writes them as runs, from which `ares-cli results` makes the page.
+a process that runs clients, and ``load`` runs several generators at once. ``points`` takes turns.
+``figures`` makes medians and ratios of the measurements, and ``text`` shows them. ``bench_files``
+writes them as runs, from which `ares-cli results` makes the page.
 """

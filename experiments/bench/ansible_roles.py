@@ -6,7 +6,6 @@ these, and the templates. Variables from an inventory must be given.
 """
 
 import contextlib
-import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -17,9 +16,10 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from experiments import CHECKOUT, module_at
 from experiments.bench.store_processes import await_that, programs
 
-COLLECTION = Path(__file__).parents[2] / "ansible"
+COLLECTION = CHECKOUT / "ansible"
 
 
 class Need(Struct, frozen=True):
@@ -43,8 +43,9 @@ class RoleHost(Struct, frozen=True):
 
 
 def described(role: str, host: str, given: Mapping[str, Any]) -> RoleHost:
-    """Return the role's commands and files on this host with these variables."""
+    """Return the role's commands and files on this host with these variables of the role."""
     home = COLLECTION / "roles" / role
+    given = {f"{role}_{name}": value for name, value in given.items()}
     known: dict[str, Any] = {"inventory_hostname": host, **given}
     environment = jinja2.Environment(
         trim_blocks=True,
@@ -52,9 +53,6 @@ def described(role: str, host: str, given: Mapping[str, Any]) -> RoleHost:
         undefined=jinja2.StrictUndefined,
         autoescape=False,
     )
-    environment.globals["lookup"] = lambda _kind, name: environment.from_string(
-        (home / "templates" / name).read_text()
-    ).render(known)
 
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
@@ -63,6 +61,8 @@ def described(role: str, host: str, given: Mapping[str, Any]) -> RoleHost:
             return [filled(each) for each in value]
         return environment.from_string(value).render(known) if isinstance(value, str) else value
 
+    templates = home / "templates"
+    environment.globals["lookup"] = lambda _, name: filled((templates / name).read_text())
     for file in ("defaults", "vars"):
         for name, value in yaml.safe_load((home / file / "main.yml").read_text()).items():
             known.setdefault(name, given[name] if name in given else filled(value))
@@ -92,22 +92,12 @@ def started(
     serves = _processes().serves
     with programs(directory, {name: host.command for name, host in hosts.items()}) as servers:
         for name, host in hosts.items():
-            await_that(
-                lambda ready=host.ready: not serves(ready),
-                f"{name} serves",
-                timeout_s,
-                directory / f"{name}.log",
-            )  # type: ignore[misc]
+            log = directory / f"{name}.log"
+            await_that(lambda ready=host.ready: not serves(ready), f"{name} serves", timeout_s, log)
         yield servers
 
 
 def _processes() -> ModuleType:
     """Return the module for processes of the collection; it needs no Ansible."""
-    spec = importlib.util.spec_from_file_location(
-        "ares_module_processes", COLLECTION / "plugins" / "module_utils" / "processes.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    file = COLLECTION / "plugins" / "module_utils" / "processes.py"
+    return module_at("ares_module_processes", file)

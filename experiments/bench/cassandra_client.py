@@ -80,13 +80,8 @@ def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[
         load_balancing_policy=RoundRobinPolicy(),
         consistency_level=ConsistencyLevel.QUORUM,
         request_timeout=CASSANDRA_TIMEOUT_S,
-        row_factory=tuple_rows,
+        row_factory=lambda _names, rows: rows,
     )
-
-
-def tuple_rows(_names: object, rows: list[Any]) -> list[Any]:
-    """Return the rows in the driver's form."""
-    return rows
 
 
 def _connected_at_last(
@@ -111,20 +106,16 @@ def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> 
     try:
         while sum(bool(host.is_up) for host in cluster.metadata.all_hosts()) < copies:
             if time.monotonic() > deadline:
-                raise OperationTimedOut(
-                    f"{copies} nodes of Cassandra do not know each other after "
-                    f"{CASSANDRA_TOGETHER_S:g} s"
-                )
+                what = f"{copies} nodes of Cassandra do not know each other"
+                raise OperationTimedOut(f"{what} after {CASSANDRA_TOGETHER_S:g} s")
             time.sleep(0.2)
             cluster.refresh_nodes()
         replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}"
-        table = (
-            f"{keyspace}.objects (key text primary key, value blob) with compression = "
-            "{'enabled': false}"
-        )
+        columns = "key text primary key, value blob"
         for statement in (
             f"keyspace if not exists {keyspace} with replication = {replication}",
-            f"table if not exists {table}",
+            f"table if not exists {keyspace}.objects ({columns}) "
+            "with compression = {'enabled': false}",
         ):
             session.execute(f"create {statement}", timeout=60.0)
     finally:

@@ -14,10 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from experiments.bench.ansible_roles import described, lacking, started
-from experiments.bench.peers import Durability, RunningStore
+from experiments.bench.peers import Peer, RunningStore
 from experiments.bench.store_clients import CassandraStore
 from experiments.bench.store_processes import free_ports
 
@@ -40,37 +38,35 @@ def jars() -> Path:
     )
 
 
-class Cassandra(Struct, frozen=True):
+class Cassandra(Peer, frozen=True):
     """A cluster of Cassandra.
 
     ``durability`` "memory" is Cassandra's default: the commit log is synced every ten seconds.
     """
 
     name: str = "cassandra"
-    durability: Durability = "memory"
     note: str = (
         "three nodes, QUORUM; concurrent writes are ordered by the clocks of its clients; "
         "DataStax's Python driver"
     )
     value_bytes_max: int | None = 16 * 1024 * 1024
-    fails_over: bool = True
     warm_up_s: float = 15.0
     n: int = CASSANDRA_SERVERS
     heap: str = HEAP
 
     def missing(self) -> str | None:
         """Check Java, jars, driver and memory."""
-        if (why := lacking("cassandra", self._given(Path(), [0] * 4, ""))) is not None:
+        if (
+            why := lacking("cassandra", self._variables(Path(), [0] * 4, "", ["here"]))
+        ) is not None:
             return why
         if importlib.util.find_spec("cassandra") is None:
             return "cassandra needs its Python driver: pip install 'ares-storage[bench]'"
         needed, there = self.n * (_bytes(self.heap) + BESIDE_HEAP_BYTES), _available_bytes()
-        return (
-            f"{self.n} nodes of cassandra need {needed >> 20} MiB of memory, and {there >> 20} "
-            "are free"
-            if needed > there
-            else None
-        )
+        if needed <= there:
+            return None
+        need = f"{self.n} nodes of cassandra need {needed >> 20} MiB of memory"
+        return f"{need}, and {there >> 20} are free"
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[RunningStore]:
@@ -78,44 +74,46 @@ class Cassandra(Struct, frozen=True):
         ports = free_ports(4 * self.n)
         names = [f"c{number}" for number in range(self.n)]
         seeds = ",".join(f"127.0.0.1:{port}" for port in ports[::4])
-        hosts = {
-            name: described(
-                "cassandra",
-                name,
-                self._given(directory / name, ports[4 * number : 4 * number + 4], seeds, names),
-            )
-            for number, name in enumerate(names)
-        }
+        hosts = {}
+        for number, name in enumerate(names):
+            own = ports[4 * number :][:4]
+            given = self._variables(directory / name, own, seeds, names)
+            hosts[name] = described("cassandra", name, given)
         with started(directory, hosts, CASSANDRA_START_S) as servers:
             from experiments.bench.cassandra_client import make_table
 
             nodes = tuple(("127.0.0.1", port) for port in ports[2::4])
             make_table(nodes, BENCH_KEYSPACE, self.n)
-            yield RunningStore(CassandraStore(nodes, BENCH_KEYSPACE), servers, replica=names[-1])
+            yield RunningStore(CassandraStore(nodes, BENCH_KEYSPACE), servers)
 
-    def _given(
-        self, directory: Path, ports: list[int], seeds: str, names: Sequence[str] = ("here",)
+    def _variables(
+        self, directory: Path, ports: Sequence[int], seeds: str, names: list[str]
     ) -> dict[str, Any]:
-        storage, _, native, jmx = ports
-        given = {
-            "address": "127.0.0.1",
-            "storage_port": storage,
-            "native_port": native,
-            "jmx_port": jmx,
-            "seeds": seeds,
-            "hosts": list(names),
-        }
-        given |= {
-            "user": "",
-            "directory": str(directory),
-            "jars": str(jars()),
-            "heap": self.heap,
-            "durability": self.durability,
-        }
-        return {f"cassandra_{name}": value for name, value in given.items()}
+        own = {"address": "127.0.0.1", "heap": self.heap, "durability": self.durability}
+        return cassandra_variables(directory, ports, seeds=seeds, hosts=names, **own)
 
 
-CASSANDRA: tuple[Cassandra, ...] = (Cassandra(), Cassandra("cassandra-fsync", durability="fsync"))
+def cassandra_variables(directory: Path, ports: Sequence[int], **more: Any) -> dict[str, Any]:
+    """Return the role's variables for a node.
+
+    ``ports`` are two for nodes, one for clients, and one for JMX.
+    """
+    storage, _, native, jmx = ports
+    return {
+        "storage_port": storage,
+        "native_port": native,
+        "jmx_port": jmx,
+        "user": "",
+        "directory": str(directory),
+        "jars": str(jars()),
+        "durability": "memory",
+    } | more
+
+
+CASSANDRA: tuple[Cassandra, ...] = (
+    Cassandra(),
+    Cassandra(name="cassandra-fsync", durability="fsync"),
+)
 
 
 def _bytes(size: str) -> int:

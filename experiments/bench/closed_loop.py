@@ -160,12 +160,8 @@ class ClosedLoop:
             return
         found = None if value is None else self._values.writer_of(value, reading)
         if found is None:
-            self._record.wrong[
-                (
-                    f"a read of {self._keys[reading]} returned a value that no write stored: "
-                    f"{_shown(value)}"
-                )
-            ] += 1
+            what = f"a value that no write stored: {_shown(value)}"
+            self._record.wrong[f"a read of {self._keys[reading]} returned {what}"] += 1
             return
         writer, number = found
         if number > self._record.begun.seen.get(writer, -1):

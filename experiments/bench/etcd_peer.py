@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from experiments.bench.ansible_roles import described, lacking, started
 from experiments.bench.etcd_leader import leader
-from experiments.bench.peers import PEER_SERVERS, Durability, RunningStore
+from experiments.bench.peers import Durability, Peer, RunningStore
 from experiments.bench.store_clients import EtcdStore
 from experiments.bench.store_processes import await_that, free_ports
 
@@ -22,7 +20,7 @@ ETCD_REQUEST_BYTES_MAX = 1_572_864
 """Default of etcd. The documentation of etcd advises against more."""
 
 
-class Etcd(Struct, frozen=True):
+class Etcd(Peer, frozen=True):
     """A cluster of etcd.
 
     Clients talk to the leader, which saves a hop; after the leader's death, clients try the other
@@ -33,9 +31,6 @@ class Etcd(Struct, frozen=True):
     durability: Durability = "fsync"
     note: str = "clients are gRPC's C core under asyncio, and talk to the leader"
     value_bytes_max: int | None = ETCD_REQUEST_BYTES_MAX - 4096
-    fails_over: bool = True
-    warm_up_s: float = 0.0
-    n: int = PEER_SERVERS
 
     def missing(self) -> str | None:
         """Say how to install etcd.
@@ -49,13 +44,8 @@ class Etcd(Struct, frozen=True):
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[RunningStore]:
         """Start the members, and yield once every member knows the same leader."""
-        ports = free_ports(2 * self.n)
-        members = [
-            (f"m{number}", client, peer)
-            for number, (client, peer) in enumerate(
-                zip(ports[: self.n], ports[self.n :], strict=True)
-            )
-        ]
+        ports, names = free_ports(2 * self.n), [f"m{number}" for number in range(self.n)]
+        members = list(zip(names, ports[: self.n], ports[self.n :], strict=True))
         cluster = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, _, peer in members)
         hosts = {
             name: described("etcd", name, _given(directory / name, client, peer, cluster))
@@ -63,35 +53,25 @@ class Etcd(Struct, frozen=True):
         }
         addresses = [f"127.0.0.1:{client}" for _, client, _ in members]
         with started(directory, hosts, ETCD_START_S) as servers:
+            log = directory / "m0.log"
             await_that(
-                lambda: leader(addresses) is not None,
-                "etcd has a leader",
-                ETCD_START_S,
-                directory / "m0.log",
+                lambda: leader(addresses) is not None, "etcd has a leader", ETCD_START_S, log
             )
             first = leader(addresses)
             assert first is not None
-            order = [first, *(number for number in range(self.n) if number != first)]
-            yield RunningStore(
-                EtcdStore(tuple(addresses[number] for number in order)),
-                servers,
-                replica=f"m{order[-1]}",
-                leader=f"m{first}",
-            )
+            order = (addresses[first], *addresses[:first], *addresses[first + 1 :])
+            yield RunningStore(EtcdStore(order), servers)
 
 
 def _given(directory: Path, client: int, peer: int, cluster: str) -> dict[str, Any]:
-    given = {
+    return {
         "address": "127.0.0.1",
         "client_port": client,
         "peer_port": peer,
         "hosts": [],
         "initial_cluster": cluster,
         "user": "",
-    }
-    given |= {
         "directory": str(directory),
         "token": directory.parent.name,
         "request_bytes_max": ETCD_REQUEST_BYTES_MAX,
     }
-    return {f"etcd_{name}": value for name, value in given.items()}

@@ -27,7 +27,14 @@ from experiments.bench.closed_loop import (
     Record,
 )
 from experiments.bench.patterns import pattern_maker
-from experiments.bench.store_clients import AresStore, EtcdStore, RedisStore, Store, StoreClients
+from experiments.bench.store_clients import (
+    AresStore,
+    EtcdStore,
+    RedisStore,
+    Store,
+    StoreClients,
+    ares_clients,
+)
 from experiments.bench.values import PRELOADER, BegunWrites, Values
 from experiments.bench.worker_process import WORKER_IS_READY, answer, received, send_line
 from experiments.bench.workload import Workload
@@ -40,8 +47,6 @@ SLOT_S = 0.001
 async def connected(store: Store, count: int) -> StoreClients:
     """Return ``count`` clients of ``store``. Libraries of a store are imported only here."""
     if isinstance(store, AresStore):
-        from experiments.bench.ares_client import ares_clients
-
         return await ares_clients(store)
     if isinstance(store, RedisStore):
         from experiments.bench.redis_client import redis_clients
@@ -107,12 +112,8 @@ class Preload:
     def __init__(
         self, numbers: Iterator[int], workload: Workload, values: Values, record: Record
     ) -> None:
-        self._numbers, self._workload, self._values, self._record = (
-            numbers,
-            workload,
-            values,
-            record,
-        )
+        self._numbers, self._workload = numbers, workload
+        self._values, self._record = values, record
 
     def ask(self) -> Asked | None:
         """Return a key without a value."""
@@ -185,39 +186,29 @@ async def _through(
         else:
             loops = [ClosedLoop(writer, common) for writer in writers]
     await clients.run(loops)
-    missed = (
-        0
-        if arrivals is None
-        else arrivals.left() + sum(loop.missed for loop in loops if isinstance(loop, OpenLoop))
-    )
-    outcome = _outcome(record, window, missed, is_open=arrivals is not None)
+    outcome = _outcome(record, window, is_open=arrivals is not None)
     outcome.complete = all(isinstance(loop, ClosedLoop) and loop.has_done_all for loop in loops)
+    if arrivals is not None:
+        missed = sum(loop.missed for loop in loops if isinstance(loop, OpenLoop))
+        outcome.missed = arrivals.left() + missed
     return outcome
 
 
-def _outcome(record: Record, window: WorkWindow, missed: int, *, is_open: bool) -> GeneratorOutcome:
-    slots: Counter[int] = Counter()
-    latencies: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
-    waits: Counter[int] = Counter()
-    services: Counter[int] = Counter()
+def _outcome(record: Record, window: WorkWindow, *, is_open: bool) -> GeneratorOutcome:
+    reads, writes, waits, services, slots = (Counter[int]() for _ in range(5))
     for due_s, began_s, ended_s, reading in record.operations:
         if window.begin_s <= ended_s <= window.end_s:
             slots[int(ended_s / SLOT_S)] += 1
-            latencies[reading][bucket(ended_s - due_s)] += 1
+            (reads if reading else writes)[bucket(ended_s - due_s)] += 1
             if is_open:
                 waits[bucket(began_s - due_s)] += 1
                 services[bucket(ended_s - began_s)] += 1
     return GeneratorOutcome(
-        latencies[True],
-        latencies[False],
-        waits,
-        services,
-        missed,
-        False,
-        slots,
-        record.begun,
-        record.troubles,
-        record.wrong,
+        *(reads, writes, waits, services),
+        slots=slots,
+        begun=record.begun,
+        troubles=record.troubles,
+        wrong=record.wrong,
     )
 
 

@@ -1,15 +1,19 @@
-"""Goals of ares beside other stores: bounds for ratios of the bench, printed with each run.
+"""Goals of ares beside other stores, and the last ratios that a person approved.
 
-A missed goal is printed with the ratio and fails no test.
+Both are printed with the ratios of each run. A missed goal fails no test. The approved ratios are
+in baseline.json, in this package.
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from experiments.bench import baseline
 from experiments.bench.figures import BenchReport
 from experiments.measuring import Goal
+
+BASELINE_FILE = Path(__file__).with_name("baseline.json")
 
 
 class BenchGoal(Struct, frozen=True):
@@ -39,14 +43,32 @@ BENCH_GOALS = (
 )
 
 
+def ratio_name(workload: str, peer: str, yardstick: str) -> str:
+    """Return the name of a ratio in the file."""
+    return f"{workload} | {yardstick} : {peer}"
+
+
+def approved_ratios(path: Path = BASELINE_FILE) -> dict[str, float]:
+    """Return the ratios by :func:`ratio_name`; without a file the result is empty."""
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, float]) if path.exists() else {}
+
+
+def approve(report: BenchReport, path: Path = BASELINE_FILE) -> None:
+    """Store the medians of this report; points that the report lacks keep their ratio."""
+    known = approved_ratios(path)
+    for point in report.points:
+        for yardstick, figure in point.ratios.items():
+            known[ratio_name(point.workload, point.peer, yardstick)] = round(figure.median, 3)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
+
+
 def goal_lines(report: BenchReport, known: Mapping[str, float]) -> Iterator[str]:
-    """Yield a line for each goal whose ratio was measured, with the baseline's in brackets."""
+    """Yield a line for each goal whose ratio was measured, with the approved one in brackets."""
+    ratios = {(point.peer, point.workload): point.ratios.get("ABD") for point in report.points}
     for each in BENCH_GOALS:
-        point = report.find(each.peer, each.workload)
-        ratio = point.ratios.get("ABD") if point is not None else None
-        if ratio is None:
+        if (ratio := ratios.get((each.peer, each.workload))) is None:
             continue
-        before = known.get(baseline.key(each.workload, each.peer, "ABD"))
+        before = known.get(ratio_name(each.workload, each.peer, "ABD"))
         word = "met" if each.goal.met(ratio.median) else "MISSED"
         earlier = "" if before is None else f" [{before:.2f}]"
         yield (

@@ -6,19 +6,14 @@ The module collects their results.
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from experiments.bench.generator import (
-    SLOT_S,
-    GeneratorOutcome,
-    GeneratorPlan,
-    WorkWindow,
-)
+from experiments.bench.generator import SLOT_S, GeneratorOutcome, GeneratorPlan, WorkWindow
 from experiments.bench.store_clients import Store
 from experiments.bench.store_processes import busy_s, cpu_of, peak_bytes
 from experiments.bench.values import PRELOADER, BegunWrites
@@ -59,38 +54,23 @@ class MeasuredWorkload(Struct):
 
         NaN without operations.
         """
-        return (
-            within_s(
-                Counter(self.reads if reads else {}) + Counter(self.writes if writes else {}), share
-            )
-            * 1000
-        )
+        counts = Counter(self.reads if reads else {}) + Counter(self.writes if writes else {})
+        return within_s(counts, share) * 1000
 
     def rate(self, begin_s: float, end_s: float) -> float:
         """Return operations a second in a part of the window."""
-        return sum(
-            count for slot, count in self.slots.items() if begin_s <= slot * SLOT_S < end_s
-        ) / (end_s - begin_s)
+        done = (count for slot, count in self.slots.items() if begin_s <= slot * SLOT_S < end_s)
+        return sum(done) / (end_s - begin_s)
 
     def pauses(self) -> list[tuple[float, float]]:
         """Return the longest times without completed operations, at most PAUSES_KEPT.
 
         Each is (seconds from the begin of the window, length), in order of time.
         """
-        done = [
-            self.begin_s,
-            *(
-                slot * SLOT_S
-                for slot in sorted(self.slots)
-                if self.begin_s <= slot * SLOT_S < self.end_s
-            ),
-            self.end_s,
-        ]
-        found = sorted(
-            ((later - earlier, earlier - self.begin_s) for earlier, later in pairwise(done)),
-            reverse=True,
-        )[:PAUSES_KEPT]
-        return sorted((at_s, length_s) for length_s, at_s in found)
+        times = (slot * SLOT_S for slot in sorted(self.slots))
+        done = [self.begin_s, *(at for at in times if self.begin_s <= at < self.end_s), self.end_s]
+        found = [(later - earlier, earlier - self.begin_s) for earlier, later in pairwise(done)]
+        return sorted((at_s, long_s) for long_s, at_s in sorted(found, reverse=True)[:PAUSES_KEPT])
 
     def curve(self) -> list[float]:
         """Return operations a second, for every CURVE_S of the window."""
@@ -127,27 +107,16 @@ class Generators:
 
     def preload_once(self, store: Store, workload: Workload) -> None:
         """Write the initial values, unless done before. Raises :class:`GeneratorFailed`."""
-        if (
-            workload.value_bytes,
-            workload.first_written,
-        ) in self._preloaded or not workload.first_written:
+        kind = (workload.value_bytes, workload.first_written)
+        if kind in self._preloaded or not workload.first_written:
             return
-        self._preloaded.add((workload.value_bytes, workload.first_written))
-        self._send_plans(
-            [
-                GeneratorPlan(
-                    store,
-                    workload,
-                    count=PRELOAD_CLIENTS_LARGE if workload.large else PRELOAD_CLIENTS,
-                    preload=True,
-                )
-            ]
-        )
-        self._send(1, WorkWindow(0.0, 0.0))
-        outcome = self._outcome(self._processes[0])
-        if outcome.troubles:
+        self._preloaded.add(kind)
+        count = PRELOAD_CLIENTS_LARGE if workload.large else PRELOAD_CLIENTS
+        [process] = self._ready([GeneratorPlan(store, workload, count=count, preload=True)])
+        process.send(WorkWindow(0.0, 0.0))
+        if troubles := self._outcome(process).troubles:
             raise GeneratorFailed(
-                f"keys of {workload.name} could not be written beforehand: {outcome.troubles}"
+                f"keys of {workload.name} could not be written beforehand: {troubles}"
             )
 
     def assume_preloaded(self, workload: Workload) -> None:
@@ -161,110 +130,86 @@ class Generators:
         workload: Workload,
         extent: LoadExtent,
         servers: Mapping[str, int],
-        during: Callable[[float], contextlib.AbstractContextManager[None]] | None = None,
         shares: Sequence[float] | None = None,
     ) -> MeasuredWorkload:
-        """Run the workload, divided over the processes. ``during(begin_s)`` surrounds the window.
+        """Run the workload, divided over the processes.
 
         ``shares`` are the shares of reads of each process, instead of the workload's share.
         """
-        operations, per_s = extent.operations, extent.per_s
-        used = self._processes[: workload.clients]
-        plans = []
-        for number in range(len(used)):
-            count = workload.clients // len(used) + (number < workload.clients % len(used))
-            mine = (
-                workload
-                if shares is None
-                else msgspec.structs.replace(workload, read_share=shares[number])
-            )
-            most = None if operations is None else max(1, round(operations / workload.clients))
-            rate = None if per_s is None else per_s * count / workload.clients
-            plans.append(
-                GeneratorPlan(store, mine, self._next_writer, count, operations=most, per_s=rate)
-            )
-            self._next_writer += count
-        self._send_plans(plans)
+        used = self._ready(list(self._plans(store, workload, extent, shares)))
         begin_s = time.perf_counter() + _HEAD_START_S + extent.warm_s
         window = WorkWindow(begin_s, begin_s + extent.seconds)
-        self._send(len(used), window)
-        pids = {
-            **servers,
-            **{f"generator {number}": process.pid for number, process in enumerate(used)},
-        }
+        for process in used:
+            process.send(window)
+        generators = {f"generator {number}": process.pid for number, process in enumerate(used)}
+        pids = {**servers, **generators}
         time.sleep(max(0.0, begin_s - time.perf_counter()))
         before, busy_before_s = cpu_of(pids.values()), busy_s()
-        with during(begin_s) if during is not None else contextlib.nullcontext():
-            outcomes = (
-                [self._outcome(process) for process in used] if operations is not None else []
-            )
-            time.sleep(0.0 if outcomes else max(0.0, window.end_s - time.perf_counter()))
-        after, others_s = (
-            cpu_of(pids.values()),
-            busy_s() - busy_before_s - sum(cpu_of(pids.values()).values()) + sum(before.values()),
-        )
+        outcomes = [self._outcome(process) for process in used] if extent.operations else []
+        time.sleep(0.0 if outcomes else max(0.0, window.end_s - time.perf_counter()))
+        after, busy_after_s = cpu_of(pids.values()), busy_s()
         outcomes = outcomes or [self._outcome(process) for process in used]
         window = _ended(window, outcomes)
         seconds = window.end_s - window.begin_s
         cpu = {name: (after[pid] - before[pid]) / seconds for name, pid in pids.items()}
-        return self._measured(outcomes, window, cpu, max(0.0, others_s) / seconds)
+        others_cpu = (busy_after_s - busy_before_s) / seconds - sum(cpu.values())
+        return MeasuredWorkload(
+            missed=sum(outcome.missed for outcome in outcomes),
+            generator_cpu=[cpu[name] for name in generators],
+            server_cpu={name: cpu[name] for name in servers},
+            others_cpu=max(0.0, others_cpu),
+            begin_s=window.begin_s,
+            end_s=window.end_s,
+            **self._counted(outcomes, seconds),
+        )
+
+    def _plans(
+        self,
+        store: Store,
+        workload: Workload,
+        extent: LoadExtent,
+        shares: Sequence[float] | None,
+    ) -> Iterator[GeneratorPlan]:
+        clients, processes = workload.clients, min(len(self._processes), workload.clients)
+        most = extent.operations and max(1, round(extent.operations / clients))
+        for number in range(processes):
+            mine, count = workload, clients // processes + (number < clients % processes)
+            if shares is not None:
+                mine = msgspec.structs.replace(workload, read_share=shares[number])
+            rate = None if extent.per_s is None else extent.per_s * count / clients
+            yield GeneratorPlan(store, mine, self._next_writer, count, operations=most, per_s=rate)
+            self._next_writer += count
 
     def peak_mib(self) -> float:
         """Return the largest resident set of any of the processes."""
         return max(peak_bytes(process.pid) for process in self._processes) / 2**20
 
-    def _send_plans(self, plans: Sequence[GeneratorPlan]) -> None:
-        for process, plan in zip(self._processes, plans, strict=False):
+    def _ready(self, plans: Sequence[GeneratorPlan]) -> Sequence[WorkerProcess]:
+        """Send the plans to as many processes, and return these once all are ready."""
+        used = self._processes[: len(plans)]
+        for process, plan in zip(used, plans, strict=True):
             process.send(plan)
-        for process in self._processes[: len(plans)]:
+        for process in used:
             process.await_ready()
-
-    def _send(self, count: int, window: WorkWindow) -> None:
-        for process in self._processes[:count]:
-            process.send(window)
+        return used
 
     def _outcome(self, process: WorkerProcess) -> GeneratorOutcome:
         outcome = process.receive(GeneratorOutcome)
         self._begun.add(outcome.begun)
         return outcome
 
-    def _measured(
-        self,
-        outcomes: Sequence[GeneratorOutcome],
-        window: WorkWindow,
-        cpu: Mapping[str, float],
-        others_cpu: float,
-    ) -> MeasuredWorkload:
-        names = ("reads", "writes", "waits", "services", "slots")
-        counts = {name: Counter[int]() for name in names}
-        troubles, wrong = Counter[str](), Counter[str]()
+    def _counted(self, outcomes: Sequence[GeneratorOutcome], seconds: float) -> dict[str, Any]:
+        """Return the sums of all processes, by field of :class:`MeasuredWorkload`."""
+        names = ("reads", "writes", "waits", "services", "slots", "troubles", "wrong")
+        counts = {name: Counter[Any]() for name in names}
         for outcome in outcomes:
             for name in names:
                 counts[name].update(getattr(outcome, name))
-            troubles.update(outcome.troubles)
-            wrong.update(outcome.wrong)
         for writer, number in self._begun.unwritten().items():
-            wrong[
-                (
-                    f"a read returned write {number} of writer {writer}, which began "
-                    f"{self._begun.writes.get(writer, 0)}"
-                )
-            ] += 1
-        seconds = window.end_s - window.begin_s
-        generators = [share for name, share in cpu.items() if name.startswith("generator ")]
-        servers = {name: share for name, share in cpu.items() if not name.startswith("generator ")}
-        return MeasuredWorkload(
-            per_s=(counts["reads"] + counts["writes"]).total() / seconds,
-            missed=sum(outcome.missed for outcome in outcomes),
-            generator_cpu=generators,
-            server_cpu=servers,
-            others_cpu=others_cpu,
-            begin_s=window.begin_s,
-            end_s=window.end_s,
-            troubles=troubles,
-            wrong=wrong,
-            **counts,
-        )
+            begun = self._begun.writes.get(writer, 0)
+            why = f"a read returned write {number} of writer {writer}, which began {begun}"
+            counts["wrong"][why] += 1
+        return counts | {"per_s": (counts["reads"] + counts["writes"]).total() / seconds}
 
 
 def _ended(window: WorkWindow, outcomes: Sequence[GeneratorOutcome]) -> WorkWindow:

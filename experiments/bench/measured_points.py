@@ -77,10 +77,8 @@ def under_fault(point: LoadPoint, at_s: float) -> LoadPoint:
     curve, pauses = point.curve or [], point.pauses or []
     before, after = curve[: math.floor(at_s / CURVE_S)], curve[math.ceil(at_s / CURVE_S) :]
     if at_s < 0 or not before or not after:
-        raise ValueError(
-            f"the fault came {at_s:.1f} s after the begin of {len(curve) * CURVE_S:.1f} s that "
-            "were measured"
-        )
+        measured = f"{len(curve) * CURVE_S:.1f} s that were measured"
+        raise ValueError(f"the fault came {at_s:.1f} s after the begin of {measured}")
     quiet, loud = sum(before) / len(before), sum(after) / len(after)
     kept, figures = loud / quiet if quiet else None, {**point.figures, "fault at (s)": at_s}
     return structs.replace(

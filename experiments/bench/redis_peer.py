@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from experiments.bench.ansible_roles import described, lacking, started
-from experiments.bench.peers import PEER_SERVERS, Durability, RunningStore
+from experiments.bench.peers import Peer, RunningStore
 from experiments.bench.store_clients import RedisStore
 from experiments.bench.store_processes import free_ports
 
@@ -25,21 +23,15 @@ _AOF_NOTE = (
 )
 
 
-class Redis(Struct, frozen=True):
+class Redis(Peer, frozen=True):
     """A primary with replicas.
 
     ``wait`` is the number of replicas that a write waits for. ``durability`` "fsync" is an
     append-only file, synced before every answer, on all servers.
     """
 
-    name: str
-    wait: int = 0
-    durability: Durability = "memory"
-    note: str = ""
-    value_bytes_max: int | None = None
     fails_over: bool = False
-    warm_up_s: float = 0.0
-    n: int = PEER_SERVERS
+    wait: int = 0
 
     def missing(self) -> str | None:
         """Say how to install Redis.
@@ -58,25 +50,19 @@ class Redis(Struct, frozen=True):
             for name, port in zip(names, ports, strict=True)
         }
         with started(directory, hosts, REDIS_START_S) as servers:
-            yield RunningStore(
-                RedisStore(f"127.0.0.1:{ports[0]}", self.wait),
-                servers,
-                replica=names[self.n // 2],
-                leader="r0",
-            )
+            yield RunningStore(RedisStore(f"127.0.0.1:{ports[0]}", self.wait), servers)
 
     def _given(self, directory: Path, port: int, primary: int, names: list[str]) -> dict[str, Any]:
-        address = "127.0.0.1"
-        given = {
-            "address": address,
+        return {
+            "address": "127.0.0.1",
             "port": port,
             "hosts": names,
-            "primary_address": address,
+            "primary_address": "127.0.0.1",
             "primary_port": primary,
             "user": "",
+            "directory": str(directory),
+            "durability": self.durability,
         }
-        given |= {"directory": str(directory), "durability": self.durability}
-        return {f"redis_{name}": value for name, value in given.items()}
 
 
 REDIS: tuple[Redis, ...] = (

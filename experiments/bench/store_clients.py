@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from ares.testing.published.published_objects import PublishedAlgorithm
+from ares.client.connect import connect
+from ares.cluster.settings import Settings
+from ares.model.errors import AresError, ObjectNotFound
+from ares.testing.published.published_objects import PublishedAlgorithm, connect_published
 from experiments.bench.closed_loop import ClientLoop
 
 PAUSE_AFTER_TROUBLE_S = 0.01
@@ -116,3 +119,15 @@ class Coroutines:
             except self._errors as error:
                 loop.failed(f"{type(error).__name__}: {error}"[:300])
                 await asyncio.sleep(PAUSE_AFTER_TROUBLE_S)
+
+
+async def ares_clients(store: AresStore) -> Coroutines:
+    """Return clients of ares that share a connection."""
+    settings = Settings.load(store.file)
+    if store.published is not None:
+        published = await connect_published(settings, store.published)
+        return Coroutines(published, (AresError,), published.close, absent=(ObjectNotFound,))
+    client = structs.replace(settings.client, fast_read=store.fast_read, piggyback=store.piggyback)
+    manager = await connect(structs.replace(settings, client=client))
+    objects = manager if store.domain is None else await manager.domain(store.domain)
+    return Coroutines(objects, (AresError,), manager.close, absent=(ObjectNotFound,))

@@ -5,21 +5,16 @@ Programs are stopped by pid.
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from experiments import TICKS_PER_S
-
-PERIOD_S = 0.1
-"""Period of a slowed process, which runs in the first part, as with the kernel's CPU limits."""
 
 _PROGRAM_STOP_S = 10.0
 
@@ -100,11 +95,6 @@ def is_on_memory(directory: Path) -> bool:
     return where[1] in ("tmpfs", "ramfs")
 
 
-def installed(program: str) -> str | None:
-    """Return the path of the program, or `None`."""
-    return shutil.which(program)
-
-
 @contextlib.contextmanager
 def programs(
     directory: Path,
@@ -160,29 +150,8 @@ def await_that(
         time.sleep(0.05)
 
 
-class SlowedProcess:
-    """A process limited to ``share`` of a processor, from entering to leaving.
-
-    The process is stopped for the rest of every period.
-    """
-
-    def __init__(self, pid: int, share: float) -> None:
-        self._pid = pid
-        self._share = share
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._turns)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _turns(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            while not self._done.is_set():
-                os.kill(self._pid, signal.SIGSTOP)
-                self._done.wait(PERIOD_S * (1 - self._share))
-                os.kill(self._pid, signal.SIGCONT)
-                self._done.wait(PERIOD_S * self._share)
+def await_word(word: bytes, timeout_s: float, log: Path) -> None:
+    """Wait until a program has written this into its log. Raises :class:`ProgramNotStarted`."""
+    await_that(
+        lambda: log.exists() and word in log.read_bytes(), f"{log.stem} serves", timeout_s, log
+    )

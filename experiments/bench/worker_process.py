@@ -38,8 +38,8 @@ class WorkerProcess:
         )
         self.pid = self._process.pid
 
-    def send(self, message: Struct | None = None) -> None:
-        """Send a message; without a message, the signal to go on."""
+    def send(self, message: Struct) -> None:
+        """Send a message."""
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(message) + b"\n")
         self._process.stdin.flush()

@@ -74,5 +74,4 @@ SMALL_WORKLOADS = tuple(workload(clients) for clients in (1, 32, 100, 256))
 FULL_WORKLOADS = (*SMALL_WORKLOADS, workload(100, KIB), workload(5, MIB), workload(5, 8 * MIB))
 QUICK_WORKLOADS = (workload(1), workload(100), workload(5, MIB))
 YCSB_WORKLOADS = tuple(patterned(f"YCSB {name}") for name in YCSB_MIXES)
-FAULTED = workload(100)
-"""Workload while a replica is slow or gone."""
+WARM_UP_WORKLOAD = workload(100)

@@ -32,16 +32,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scale", choices=(*SCALES, POINTS), default="quick")
-    parser.add_argument(
-        "--only", default=",".join(LOG_PARTS), metavar="PART,...", help=f"of {', '.join(LOG_PARTS)}"
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help=f"where the figures go (default: {RESULTS})",
-    )
+    parts, words = ",".join(LOG_PARTS), f"of {', '.join(LOG_PARTS)}"
+    parser.add_argument("--only", default=parts, metavar="PART,...", help=words)
+    words = f"where the figures go (default: {RESULTS})"
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=words)
     given = parser.parse_args()
     chosen = given.only.split(",")
     if unknown := set(chosen) - set(LOG_PARTS):

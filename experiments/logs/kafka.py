@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.bench.store_clients import Coroutines
-from experiments.bench.store_processes import ProgramNotStarted, await_that, free_ports, programs
+from experiments.bench.store_processes import ProgramNotStarted, await_word, free_ports, programs
 
 KAFKA_SERVERS = 3
 TOPIC = "measured"
@@ -33,31 +33,24 @@ def jars() -> Path:
 def missing() -> str | None:
     """Return the missing software, and how to get it."""
     if not any(jars().glob("kafka_2.13-*.jar")):
-        return (
-            f"Kafka is not here: mvn -q -f {_POM} dependency:copy-dependencies "
-            f"-DoutputDirectory={jars()}"
-        )
+        command = f"mvn -q -f {_POM} dependency:copy-dependencies -DoutputDirectory={jars()}"
+        return f"Kafka is not here: {command}"
     if shutil.which("java") is None:
         return "Kafka needs Java: sudo apt-get install default-jre-headless"
-    return (
-        None
-        if importlib.util.find_spec("aiokafka")
-        else "Kafka needs its Python client: pip install aiokafka"
-    )
+    if importlib.util.find_spec("aiokafka") is None:
+        return "Kafka needs its Python client: pip install aiokafka"
+    return None
 
 
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
     """Run the servers; yield their addresses, with commas, and their pids."""
-    ports = free_ports(2 * KAFKA_SERVERS)
-    voters = ",".join(
-        f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports[KAFKA_SERVERS:])
-    )
+    free = free_ports(2 * KAFKA_SERVERS)
+    ports, voting = free[:KAFKA_SERVERS], free[KAFKA_SERVERS:]
+    voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(voting))
     java = ["java", *_JAVA, "-cp", f"{jars()}/*"]
     commands: dict[str, list[str]] = {}
-    for number, (port, voter) in enumerate(
-        zip(ports[:KAFKA_SERVERS], ports[KAFKA_SERVERS:], strict=True)
-    ):
+    for number, (port, voter) in enumerate(zip(ports, voting, strict=True)):
         file = directory / f"k{number}.properties"
         properties = {
             "process.roles": "broker,controller",
@@ -73,26 +66,15 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
             "offsets.topic.replication.factor": KAFKA_SERVERS,
         }
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        made = subprocess.run(
-            [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(file)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(file)]
+        made = subprocess.run([*java, *words], capture_output=True, text=True)
         if made.returncode:
-            raise ProgramNotStarted(
-                f"Kafka could not format {directory}: {(made.stderr or made.stdout)[-500:]}"
-            )
+            why = (made.stderr or made.stdout)[-500:]
+            raise ProgramNotStarted(f"Kafka could not format {directory}: {why}")
         commands[f"k{number}"] = [*java, "kafka.Kafka", str(file)]
     with programs(directory, commands) as servers:
-        log = directory / "k0.log"
-        await_that(
-            lambda: log.exists() and b"Kafka Server started" in log.read_bytes(),
-            "Kafka serves",
-            KAFKA_START_S,
-            log,
-        )
-        yield ",".join(f"127.0.0.1:{port}" for port in ports[:KAFKA_SERVERS]), servers
+        await_word(b"Kafka Server started", KAFKA_START_S, directory / "k0.log")
+        yield ",".join(f"127.0.0.1:{port}" for port in ports), servers
 
 
 class KafkaLog:

@@ -22,8 +22,8 @@ from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.measured_points import began
 from experiments.histogram import counted, latency_of
 from experiments.kept_runs import import_runs, keep_run
-from experiments.local_cluster import ClusterOptions, local_cluster
-from experiments.logs.log_figures import opened, pid_of
+from experiments.local_cluster import local_cluster, pid_of
+from experiments.logs.log_figures import opened
 from experiments.logs.log_load_plan import (
     FAULT_ENTRY_BYTES,
     FAULT_RUNS,
@@ -98,10 +98,8 @@ def measure_faults(table: Table, scale: str, results: Path) -> None:
         for each in FAULT_RUNS:
             if each.chain_by != chain_by:
                 continue
-            options = ClusterOptions(durability="fsync", autopilot=not by_command)
-            with local_cluster(
-                FAULT_SERVERS, "abd", consensus=1 if by_command else 3, options=options
-            ) as file:
+            words = "" if by_command else "--consensus 3 --autopilot"
+            with local_cluster(FAULT_SERVERS, f"--durability fsync {words}") as file:
                 point = run(killed(file, each))
             assert point.write is not None
             assert point.longest_pause_s is not None
@@ -111,22 +109,15 @@ def measure_faults(table: Table, scale: str, results: Path) -> None:
     import_runs(results, made)
     if scale in MOVED_ENTRIES:
         table.section("All entries move to three other servers, fsync")
-        options = ClusterOptions(durability="fsync")
-        with local_cluster(6, "abd", consensus=1, options=options) as file:
+        with local_cluster(6, "--durability fsync") as file:
             run(_moved(table, file, MOVED_ENTRIES[scale]))
 
 
 def keep_fault(results: Path, each: FaultRun, point: LoadPoint) -> Path:
     """Write the run of a kill. Return the directory."""
-    name = f"{each.victim} {each.chain_by}".replace(" ", "_")
-    about = {
-        "scenario": LOG_FAULTS,
-        "algorithm": "CRAQ",
-        "iteration": 1,
-        "parameters": each.parameters(),
-    }
     file = LoadFile([point], "CRAQ", f"killed: {each.victim}, next chain by: {each.chain_by}")
-    return keep_run(results / LOG_FAULTS / name, about, "processes", point.began, file)
+    name, parameters = f"{each.victim} {each.chain_by}", each.parameters()
+    return keep_run(results, LOG_FAULTS, name, file, iteration=1, parameters=parameters)
 
 
 async def killed(file: Path, each: FaultRun) -> LoadPoint:
@@ -196,9 +187,6 @@ async def _moved(table: Table, file: Path, count: int) -> None:
             took_s, pause_s = time.perf_counter() - begin_s, appends.pause_s()
             appending.cancel()
             await asyncio.gather(appending, return_exceptions=True)
-    table.line(
-        f"{count:,} entries of {len(FAULT_ENTRY)} B to each of three servers",
-        [count * len(FAULT_ENTRY) / took_s / 2**20],
-        "MiB/s each",
-    )
+    title = f"{count:,} entries of {len(FAULT_ENTRY)} B to each of three servers"
+    table.line(title, [count * len(FAULT_ENTRY) / took_s / 2**20], "MiB/s each")
     table.line("longest time between two appends during the fault", [pause_s], "s")

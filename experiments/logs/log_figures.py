@@ -27,27 +27,13 @@ from experiments.bench.measured_points import began
 from experiments.bench.store_clients import Coroutines
 from experiments.histogram import counted, latency_of
 from experiments.kept_runs import import_runs, keep_run
-from experiments.local_cluster import local_cluster
-from experiments.logs.log_load_plan import (
-    LOG_SERVERS,
-    LogExtent,
-    LogLoadRun,
-)
+from experiments.local_cluster import local_cluster, server_pids
+from experiments.logs.log_load_plan import LOG_SERVERS, LogExtent, LogLoadRun
 from experiments.logs.log_work import JointClients, LogWork, OurLog, go_through
 from experiments.measuring import Table
 
 KEPT_BEFORE_POINT = 4000
 """Number of entries in a log before a point."""
-
-
-def pids_of(file: Path) -> dict[str, int]:
-    """Return the pids of the cluster's servers."""
-    return {str(id): pid_of(file, id) for id in Settings.load(file).servers}
-
-
-def pid_of(file: Path, id: str) -> int:
-    """Return the pid of a server or a consensus member."""
-    return int((file.parent / "run" / f"{id}.pid").read_text())
 
 
 def measure_figures(
@@ -62,47 +48,31 @@ def measure_figures(
     if len(possible) < len(chosen):
         table.note(f"without runs on more than {here} processors")
     made = []
-    with local_cluster(LOG_SERVERS, "abd", consensus=1) as file:
+    with local_cluster(LOG_SERVERS) as file:
         for iteration in range(1, extent.iterations + 1):
             for each in possible:
-                file_of_run = run(_measured(table, file, each, extent))
-                made.append(_written(results, each, iteration, file_of_run))
+                measured = run(_measured(table, file, each, extent))
+                made.append(_written(results, each, iteration, measured))
     import_runs(results, made)
 
 
 def _written(results: Path, each: LogLoadRun, iteration: int, file: LoadFile) -> Path:
-    directory = results / each.scenario / f"{each.name}_{iteration}"
-    about = {
-        "scenario": each.scenario,
-        "algorithm": each.protocol,
-        "iteration": iteration,
-        "servers": each.servers,
-        "object_size": each.object_size,
-        "parameters": each.parameters(),
-    }
-    return keep_run(directory, about, "processes", file.points[0].began, file)
+    about = {"iteration": iteration, "servers": each.servers, "object_size": each.object_size}
+    name, parameters = f"{each.name}_{iteration}", each.parameters()
+    return keep_run(results, each.scenario, name, file, parameters=parameters, **about)
 
 
 async def _measured(table: Table, file: Path, each: LogLoadRun, extent: LogExtent) -> LoadFile:
     servers = _servers_of(file, each)
     keep_on_processors(servers.values(), each.processors)
-    points = []
+    names = [f"log-{each.servers}-{each.object_size}-{log}" for log in range(each.logs)]
     async with AsyncExitStack() as closing:
+        connections = range(each.servers)
         logs = [
-            [
-                await opened(
-                    closing,
-                    file,
-                    f"log-{each.servers}-{each.object_size}-{log}",
-                    list(servers),
-                    number,
-                )
-                for number in range(each.servers)
-            ]
-            for log in range(each.logs)
+            [await opened(closing, file, name, list(servers), number) for number in connections]
+            for name in names
         ]
-        for window in each.windows:
-            points.append(await _point(table, file, logs, each, window, extent))
+        points = [await _point(table, file, logs, each, window, extent) for window in each.windows]
     return LoadFile(points, each.protocol, f"{each.object_size} B, {each.read_share:.0%} reads")
 
 
@@ -116,7 +86,7 @@ def keep_on_processors(pids: Iterable[int], processors: int) -> None:
 
 def _servers_of(file: Path, each: LogLoadRun) -> dict[str, int]:
     """Return the pids of the servers of a run's chain."""
-    return {name: pid for name, pid in pids_of(file).items() if int(name[1:]) < each.servers}
+    return {name: pid for name, pid in server_pids(file).items() if int(name[1:]) < each.servers}
 
 
 async def opened(
@@ -143,34 +113,19 @@ async def _point(
     entry = bytes(each.object_size)
     tails = [await _filled(connections[0], entry) for connections in logs]
     begin_s, asked = time.perf_counter(), states_asked(file)
-    works = [
-        LogWork(
-            entry,
-            extent.operations // each.logs,
-            begin_s + extent.seconds,
-            each.read_share,
-            each.interval,
-            tail - KEPT_BEFORE_POINT,
-            tail - 1,
+    share, end_s = extent.operations // each.logs, begin_s + extent.seconds
+    loads = (entry, share, end_s, each.read_share, each.interval)
+    works = [LogWork(*loads, tail - KEPT_BEFORE_POINT, tail - 1) for tail in tails]
+    clients = []
+    for connections, work in zip(logs, works, strict=True):
+        stores = [(OurLog(log, work, each.protocol), log.close) for log in connections]
+        clients.append(
+            JointClients([Coroutines(log, (AresError,), close) for log, close in stores])
         )
-        for tail in tails
-    ]
-    clients = [
-        JointClients(
-            [
-                Coroutines(OurLog(log, work, each.protocol), (AresError,), log.close)
-                for log in connections
-            ]
-        )
-        for connections, work in zip(logs, works, strict=True)
-    ]
-    spent = await go_through(
-        JointClients(clients), works, window * each.servers, _servers_of(file, each)
-    )
-    reads, appends = (
-        latency_of(counted(chain.from_iterable(done)))
-        for done in ([work.reads for work in works], [work.appends for work in works])
-    )
+    servers = _servers_of(file, each)
+    spent = await go_through(JointClients(clients), works, window * each.servers, servers)
+    reads = latency_of(counted(chain.from_iterable(work.reads for work in works)))
+    appends = latency_of(counted(chain.from_iterable(work.appends for work in works)))
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
     if reads:
         figures["states_per_read"] = (states_asked(file) - asked) / reads.count
@@ -181,9 +136,8 @@ async def _point(
     if each.processors:
         title += f", logs: {each.logs}, processors: {each.processors}"
     table.line(title + (f", newest {each.interval}" if each.interval else ""), [spent.per_s], "/s")
-    for name, found in (("append", appends), ("read", reads)):
-        if found:
-            table.note(f"    {name} p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")
+    table.latency(appends, "append ")
+    table.latency(reads, "read ")
     table.note(
         f"    {figures['busiest_per_s']:,.0f}/s of the busiest server; us: {spent.processor_text}"
     )
@@ -216,18 +170,13 @@ def states_asked(file: Path) -> float:
 
     A node asks the tail for its state before each answer to a dirty read.
     """
-    return sum(
-        _looks(server.http) for server in Settings.load(file).servers.values() if server.http
-    )
+    addresses = [server.http for server in Settings.load(file).servers.values()]
+    return sum(_looks(address) for address in addresses if address)
 
 
 def _looks(address: str) -> float:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"http://{address}/metrics", timeout=5.0) as page:
         families = text_string_to_metric_families(page.read().decode())
-        return sum(
-            sample.value
-            for family in families
-            for sample in family.samples
-            if sample.labels.get("kind") == "look"
-        )
+        samples = [sample for family in families for sample in family.samples]
+    return sum(sample.value for sample in samples if sample.labels.get("kind") == "look")

@@ -10,8 +10,8 @@ from ares.model.errors import AresError
 from ares.model.units import MIB
 from ares.platform.loop import run
 from experiments.bench.store_processes import resident_bytes
-from experiments.local_cluster import ClusterOptions, local_cluster
-from experiments.logs.log_figures import opened, pids_of
+from experiments.local_cluster import local_cluster, server_pids
+from experiments.logs.log_figures import opened
 from experiments.measuring import Goal, Table, timed
 
 SIZE_MIB = {"quick": 256, "paper": 10 * 1024}
@@ -31,35 +31,28 @@ MEMORY_GOAL = Goal(300)
 def measure_size(table: Table, scale: str) -> None:
     """Measure a chain of three with fsync."""
     table.section(f"A log of {SIZE_MIB[scale]} MiB on disk, chain of 3, entries of 1 KiB, fsync")
-    with local_cluster(3, "abd", consensus=1, options=ClusterOptions(durability="fsync")) as file:
+    with local_cluster(3, "--durability fsync") as file:
         run(_size(table, file, SIZE_MIB[scale] * MIB // len(SIZE_ENTRY)))
 
 
 async def _size(table: Table, file: Path, count: int) -> None:
-    servers = pids_of(file)
+    servers = server_pids(file)
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "large", list(servers))
         seconds, _ = await timed(_write(log, count))
         table.line("written", [count * len(SIZE_ENTRY) / MIB / seconds], "MiB/s")
         _add_memory(table, servers, "written")
         seconds, _ = await timed(_follow(log, count // 2))
-        table.line(
-            "followed from the middle",
-            [FOLLOWED_ENTRIES * len(SIZE_ENTRY) / MIB / seconds],
-            "MiB/s",
-        )
+        followed_mib = FOLLOWED_ENTRIES * len(SIZE_ENTRY) / MIB
+        table.line("followed from the middle", [followed_mib / seconds], "MiB/s")
         seconds, _ = await timed(_read(log, count))
         table.line("read anywhere, one entry at a time, 100 in flight", [READ / seconds], "/s")
         _add_memory(table, servers, "written and read")
 
 
 def _add_memory(table: Table, servers: dict[str, int], when: str) -> None:
-    table.line(
-        f"memory of the largest server, {when}",
-        [max(map(resident_bytes, servers.values())) / MIB],
-        "MiB",
-        MEMORY_GOAL,
-    )
+    largest_mib = max(map(resident_bytes, servers.values())) / MIB
+    table.line(f"memory of the largest server, {when}", [largest_mib], "MiB", MEMORY_GOAL)
 
 
 async def _write(log: Log, count: int) -> None:

@@ -5,10 +5,9 @@ Measured are also reads, follow, and the memory of entries.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Literal
 
 from ares.client.shared_log import Log
 from ares.model.errors import AresError
@@ -16,8 +15,8 @@ from ares.platform.loop import run
 from experiments.bench.store_clients import Coroutines
 from experiments.bench.store_processes import resident_bytes
 from experiments.histogram import counted, latency_of
-from experiments.local_cluster import ClusterOptions, local_cluster
-from experiments.logs.log_figures import opened, pids_of
+from experiments.local_cluster import local_cluster, server_pids
+from experiments.logs.log_figures import opened
 from experiments.logs.log_work import LogWork, OurLog, TimeMeter, TimeSpent, go_through
 from experiments.measuring import Goal, Repeats, Table
 
@@ -39,52 +38,37 @@ def measure_speed(table: Table, scale: str) -> None:
         table.section(
             f"One client process, chain of 3, 256 B, {SPEED_IN_FLIGHT} in flight, {durability}"
         )
-        with local_cluster(
-            3, "abd", consensus=1, options=ClusterOptions(durability=durability)
-        ) as file:
-            run(_speed(table, file, durability, scale))  # type: ignore[arg-type]
+        with local_cluster(3, f"--durability {durability}") as file:
+            run(_speed(table, file, durability, scale))
 
 
-async def _speed(
-    table: Table, file: Path, durability: Literal["memory", "fsync"], scale: str
-) -> None:
-    servers = pids_of(file)
+async def _speed(table: Table, file: Path, durability: str, scale: str) -> None:
+    servers = server_pids(file)
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "speed", SPEED_CHAIN)
         await _load(log, servers, _work(COUNT[scale], LIMITS[scale].warm_s))
-        before, tail = sum(map(resident_bytes, servers.values())), await log.tail()
+        before = sum(map(resident_bytes, servers.values()))
         work = _work(COUNT[scale], LIMITS[scale].seconds)
         spent = await _load(log, servers, work)
-        grown = (sum(map(resident_bytes, servers.values())) - before) / len(servers) / spent.count
+        held = list(map(resident_bytes, servers.values()))
+        grown = (sum(held) - before) / len(held) / spent.count
         _add_speed(table, "appends", spent, APPENDS[durability])
-        table.note(
-            f"    a server grew by {grown:.0f} B an entry, to "
-            f"{max(map(resident_bytes, servers.values())) >> 20} MiB"
-        )
-        _add_latency(table, work.appends)
-        table.line(
-            "appends, one at a time",
-            [(await _load(log, servers, _work(COUNT[scale], 1.0), at_once=1)).per_s],
-            "/s",
-        )
+        table.note(f"    a server grew by {grown:.0f} B an entry, to {max(held) >> 20} MiB")
+        table.latency(latency_of(counted(work.appends)))
+        spent = await _load(log, servers, _work(COUNT[scale], 1.0), at_once=1)
+        table.line("appends, one at a time", [spent.per_s], "/s")
         tail = await log.tail()
         work = _work(COUNT[scale], LIMITS[scale].seconds, read_share=1.0, newest=tail - 1)
         spent = await _load(log, servers, work)
         _add_speed(table, "reads", spent)
-        _add_latency(table, work.reads)
+        table.latency(latency_of(counted(work.reads)))
         ranges = _Ranges(log, tail, COUNT[scale], time.perf_counter() + LIMITS[scale].seconds)
-        _add_speed(
-            table,
-            "reads in ranges of one",
-            await _spent(servers, ranges.go, lambda: ranges.done),
-            READS_GOAL,
-        )
-        _add_speed(
-            table,
-            "entries followed",
-            await _spent(servers, lambda: _follow(log, tail), lambda: tail),
-            FOLLOWED_GOAL,
-        )
+        with TimeMeter(servers) as meter:
+            await ranges.go()
+        _add_speed(table, "reads in ranges of one", meter.of(ranges.done), READS_GOAL)
+        with TimeMeter(servers) as meter:
+            await _follow(log, tail)
+        _add_speed(table, "entries followed", meter.of(tail), FOLLOWED_GOAL)
 
 
 def _work(count: int, seconds: float, read_share: float = 0.0, newest: int = 0) -> LogWork:
@@ -97,16 +81,6 @@ async def _load(
 ) -> TimeSpent:
     clients = Coroutines(OurLog(log, work), (AresError,), log.close)
     return await go_through(clients, [work], at_once, servers)
-
-
-async def _spent(
-    servers: Mapping[str, int],
-    go: Callable[[], Coroutine[Any, Any, None]],
-    count: Callable[[], int],
-) -> TimeSpent:
-    with TimeMeter(servers) as spending:
-        await go()
-    return spending.of(count())
 
 
 class _Ranges:
@@ -135,8 +109,3 @@ async def _follow(log: Log, tail: int) -> None:
 def _add_speed(table: Table, what: str, spent: TimeSpent, goal: Goal | None = None) -> None:
     table.line(what, [spent.per_s], "/s", goal)
     table.note(f"    us of processors: {spent.processor_text}")
-
-
-def _add_latency(table: Table, seconds: list[float]) -> None:
-    if (found := latency_of(counted(seconds))) is not None:
-        table.note(f"    p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")

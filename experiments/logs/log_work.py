@@ -146,13 +146,10 @@ def worked_s(pids: Iterable[int]) -> dict[int, float]:
 
     /proc/PID/stat has only hundredths of a second.
     """
+    tasks = {pid: Path(f"/proc/{pid}/task").glob("*/schedstat") for pid in pids}
     return {
-        pid: sum(
-            int(task.read_text().split()[0])
-            for task in Path(f"/proc/{pid}/task").glob("*/schedstat")
-        )
-        / 1e9
-        for pid in pids
+        pid: sum(int(task.read_text().split()[0]) for task in each) / 1e9
+        for pid, each in tasks.items()
     }
 
 
@@ -168,18 +165,14 @@ class TimeMeter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._seconds, self._client_s = (
-            time.perf_counter() - self._begin_s,
-            time.process_time() - self._client_s,
-        )
+        self._seconds = time.perf_counter() - self._begin_s
+        self._client_s = time.process_time() - self._client_s
         self._after = worked_s(self._servers.values())
 
     def of(self, count: int) -> TimeSpent:
         """Return the time spent on `count` operations."""
-        servers = {
-            name: self._after[pid] - self._before[pid] for name, pid in self._servers.items()
-        }
-        return TimeSpent(count, self._seconds, self._client_s, servers)
+        used = {name: self._after[pid] - self._before[pid] for name, pid in self._servers.items()}
+        return TimeSpent(count, self._seconds, self._client_s, used)
 
 
 async def go_through(

@@ -24,7 +24,6 @@ from experiments.sites.access_times import measure_local, measure_metadata, meas
 from experiments.sites.disturbances import measure_containment, measure_cut, measure_move
 from experiments.sites.fog_network import FogNetwork, bed, obstacle
 from experiments.sites.fog_plan import FOG_EXTENTS, SITE_COUNTS
-from experiments.sites.fog_runs import keep
 from experiments.sites.fog_scene import FogScene
 from experiments.sites.outcome import Measurement
 from experiments.sites.site_store import OperationFailed
@@ -64,11 +63,8 @@ class Study:
             for name, value in measurement.figures.items()
             if value or name not in ("failed", "wrong")
         )
-        print(
-            f"  {measurement.test} {work}: "
-            f"{figures}{f'  ({measurement.why})' if measurement.why else ''}",
-            flush=True,
-        )
+        why = f"  ({measurement.why})" if measurement.why else ""
+        print(f"  {measurement.test} {work}: {figures}{why}", flush=True)
 
     def through(self, store: str, sites: int, tests: Collection[str]) -> None:
         """Run the tests, each trial on a separate network and store."""
@@ -81,7 +77,7 @@ class Study:
         self, made: FogNetwork, store: str, trial: int, tests: Collection[str]
     ) -> None:
         row = SITE_STORES[store]
-        deployment = module_of(row).deployment(row.options)
+        deployment = module_of(row).deployment(**row.options)
         try:
             began_s = time.monotonic()
             await deployment.start(made, row.replicas)
@@ -103,7 +99,7 @@ class Study:
 
     def end(self) -> None:
         """Write runs for verdicts, and Table I."""
-        keep(self._results, self.measured, self._began)
+        outcome.keep(self._results, self.measured, self._began)
         print("\nTable I, from these measurements")
         for line in outcome.table_text(self.measured):
             print(f"  {line}")
@@ -123,10 +119,8 @@ def main() -> None:
                 print(f"without {store}: {lacking}")
                 continue
             for sites in given.sites:
-                tests = chosen_tests
-                if points is not None:
-                    tests = tests & points.get((store, sites), set())
-                if tests:
+                named = chosen_tests if points is None else points.get((store, sites), set())
+                if tests := chosen_tests & named:
                     study.through(store, sites, tests)
     finally:
         study.end()
@@ -139,53 +133,21 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     scale = parser.add_mutually_exclusive_group()
-    scale.add_argument(
-        "--quick",
-        dest="scale",
-        action="store_const",
-        const="quick",
-        default="quick",
-        help="one trial, short (default)",
-    )
-    scale.add_argument(
-        "--paper-scale",
-        dest="scale",
-        action="store_const",
-        const="paper",
-        help="ten trials; a site is cut off for a minute",
-    )
-    scale.add_argument(
-        "--points",
-        dest="scale",
-        action="store_const",
-        const=POINTS,
-        help="what claims name, in three trials, about an hour",
-    )
-    parser.add_argument(
-        "--sites",
-        default=",".join(map(str, SITE_COUNTS)),
-        metavar="N,...",
-        help="how many (default: 1,7,11)",
-    )
-    parser.add_argument(
-        "--stores",
-        default=",".join(SITE_STORES),
-        metavar="NAME,...",
-        help=f"of {', '.join(SITE_STORES)}",
-    )
-    parser.add_argument(
-        "--only",
-        default=",".join(SITE_PARTS),
-        metavar="PART,...",
-        help=f"of {', '.join(SITE_PARTS)}",
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help=f"where figures go (default: {RESULTS})",
-    )
+    for flag, const, words in (
+        ("--quick", "quick", "one trial, short (default)"),
+        ("--paper-scale", "paper", "ten trials; a site is cut off for a minute"),
+        ("--points", POINTS, "what claims name, in three trials, about an hour"),
+    ):
+        scale.add_argument(flag, dest="scale", action="store_const", const=const, help=words)
+    parser.set_defaults(scale="quick")
+    for flag, known, metavar, words in (
+        ("--sites", [*map(str, SITE_COUNTS)], "N,...", "how many (default: 1,7,11)"),
+        ("--stores", SITE_STORES, "NAME,...", f"of {', '.join(SITE_STORES)}"),
+        ("--only", SITE_PARTS, "PART,...", f"of {', '.join(SITE_PARTS)}"),
+    ):
+        parser.add_argument(flag, default=",".join(known), metavar=metavar, help=words)
+    words = f"where figures go (default: {RESULTS})"
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=words)
     given = parser.parse_args()
     try:
         given.stores = chosen(given.stores)

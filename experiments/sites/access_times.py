@@ -26,12 +26,12 @@ async def measure_local(scene: FogScene) -> None:
             read: list[Answer] = []
             sent = {"write": 0, "read": 0}
             for repeat in range(repeats):
-                left = sum(scene.bed.left().values())
+                left = scene.left()
                 written += await together(users, _writes(work, repeat))
-                between = sum(scene.bed.left().values())
+                between = scene.left()
                 read += await together(users, _reads(work, repeat))
                 sent["write"] += between - left
-                sent["read"] += sum(scene.bed.left().values()) - between
+                sent["read"] += scene.left() - between
             stored = work.objects * work.object_size * len(users)
             figures = {"write_all_s": mean_s(written), "read_all_s": mean_s(read)}
             for op in ("write", "read"):
@@ -52,14 +52,14 @@ async def measure_remote(scene: FogScene) -> None:
             answers: dict[str, list[Answer]] = {"write": [], "first": [], "second": []}
             sent = {"first": 0, "second": 0}
             for repeat in range(repeats):
-                names = _names(home, work, repeat=repeat)
+                names = _names(home, work, repeat)
                 written = await writer.do(Order(puts(names, work.object_size), work.parallel))
-                left = sum(scene.bed.left().values())
+                left = scene.left()
                 first = await reader.do(Order(gets(names), work.parallel, known=written.known))
-                between = sum(scene.bed.left().values())
+                between = scene.left()
                 second = await reader.do(Order(gets(names), work.parallel))
                 sent["first"] += between - left
-                sent["second"] += sum(scene.bed.left().values()) - between
+                sent["second"] += scene.left() - between
                 for name, answer in zip(answers, (written, first, second), strict=True):
                     answers[name].append(answer)
             stored = work.objects * work.object_size * repeats
@@ -80,33 +80,27 @@ async def measure_metadata(scene: FogScene) -> None:
         await scene.watch_idle()
         for work in METADATA_WORKS:
             kind = f"metadata-{work.objects}-{work.object_size}"
-            left, began_s = sum(scene.bed.left().values()), time.monotonic()
-            written = await together(
-                users,
-                lambda user, work=work, kind=kind: Order(
-                    puts(_names(user.site, work, kind), work.object_size), work.parallel
-                ),
-            )  # type: ignore[misc]
+            left, began_s = scene.left(), time.monotonic()
+            written = await together(users, _writes(work, kind=kind))
             await asyncio.sleep(scene.extent.quiet_s)
-            sent = sum(scene.bed.left().values()) - left
+            sent = scene.left() - left
             beyond = scene.beyond_idle(sent, time.monotonic() - began_s)
             figures = {"metadata_bytes": max(1.0, beyond)}
             scene.note("metadata", figures, all_done(written), **work.parameters())
 
 
-def _writes(work: FogWork, repeat: int) -> Callable[[User], Order]:
+def _writes(work: FogWork, repeat: int = 0, kind: str = "object") -> Callable[[User], Order]:
     """Return the order of each user to write the objects of its site."""
-    return lambda user: Order(
-        puts(_names(user.site, work, repeat=repeat), work.object_size), work.parallel
-    )
+    size, lanes = work.object_size, work.parallel
+    return lambda user: Order(puts(_names(user.site, work, repeat, kind), size), lanes)
 
 
 def _reads(work: FogWork, repeat: int) -> Callable[[User], Order]:
     """Return the order of each user to read the objects of its site."""
-    return lambda user: Order(gets(_names(user.site, work, repeat=repeat)), work.parallel)
+    return lambda user: Order(gets(_names(user.site, work, repeat)), work.parallel)
 
 
-def _names(site: str, work: FogWork, kind: str = "object", repeat: int = 0) -> list[str]:
+def _names(site: str, work: FogWork, repeat: int = 0, kind: str = "object") -> list[str]:
     """Return the names; the next work of this kind writes the same objects if the store can.
 
     A repetition is of other objects.

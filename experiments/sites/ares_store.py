@@ -5,9 +5,7 @@ first three sites (a single member with fewer sites). A user's client names its 
 """
 
 import re
-import subprocess
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import structs
 
@@ -16,13 +14,12 @@ from ares.client.connect import settings_of
 from ares.client.manager import Manager
 from ares.model.errors import AresError
 from ares.platform.interpreter import python
-from experiments.bench.store_processes import await_that
+from experiments.bench.store_processes import await_word
 from experiments.sites.site_store import (
     Deployment,
     OperationFailed,
     Parameters,
     SiteClient,
-    SiteNetwork,
     site_of,
 )
 
@@ -41,19 +38,11 @@ def missing() -> str | None:
     return None
 
 
-def deployment(options: Mapping[str, Any]) -> Deployment:
-    """Return the deployment. ``follows``: domains move to the site with the most use."""
-    return AresDeployment(bool(options.get("follows")))
-
-
 async def connect(parameters: Parameters, site: str) -> SiteClient:
     settings = settings_of(parameters["file"])
+    client = structs.replace(settings.client, site=site)
     try:
-        return AresUser(
-            await connect_to(
-                structs.replace(settings, client=structs.replace(settings.client, site=site))
-            )
-        )
+        return AresUser(await connect_to(structs.replace(settings, client=client)))
     except AresError as error:
         raise OperationFailed(str(error)) from error
 
@@ -81,64 +70,44 @@ class AresUser:
         await self._manager.close()
 
 
-class AresDeployment:
-    """A :class:`experiments.sites.site_store.Deployment` of ares."""
+class AresDeployment(Deployment):
+    """Servers and members at sites. ``follows``: domains move to the site with the most use."""
 
-    def __init__(self, follows: bool) -> None:
+    def __init__(self, follows: bool = False) -> None:
+        super().__init__()
         self._follows = follows
-        self._running: list[subprocess.Popen[bytes]] = []
 
-    async def start(self, bed: SiteNetwork, replicas: int) -> None:
-        self._bed, self._file = bed, bed.directory / "ares" / "cluster.toml"
-        first = bed.sites[0]
+    def deploy(self) -> None:
+        bed, file = self.bed, self.bed.directory / "ares" / "cluster.toml"
         members = 3 if len(bed.sites) >= 3 or self._follows else 1
-        sites = ",".join(f"{site}:{replicas}" for site in bed.sites)
-        where = f"--sites {sites} --consensus {members} --base-port {FIRST_PORT}"
-        kind = "--durability memory --security none --allow-no-faults"
-        shape = f"{where} {kind}".split()
-        shape += ["--autopilot"] if self._follows else []
-        bed.run(first, *python("-m", "ares", "init", str(self._file.parent), *shape))
-        places = [site for site in bed.sites for _ in range(replicas)]
+        sites = ",".join(f"{site}:{self.replicas}" for site in bed.sites)
+        shape = f"--sites {sites} --consensus {members} --base-port {FIRST_PORT}"
+        shape += " --durability memory --security none --allow-no-faults"
+        shape += " --autopilot" if self._follows else ""
+        bed.run(bed.sites[0], *python("-m", "ares", "init", str(file.parent), *shape.split()))
+        places = [site for site in bed.sites for _ in range(self.replicas)]
         homes = {f"s{number}": site for number, site in enumerate(places)}
         homes |= {f"r{number}": bed.sites[number % len(bed.sites)] for number in range(members)}
-        text = at_homes(
-            self._file.read_text(), {id: bed.address(site) for id, site in homes.items()}
-        )
-        self._file.write_text(
-            text.replace("\n[[server]]", f"consensus_beat_s = {STORE_BEAT_S}\n\n[[server]]", 1)
-        )
+        text = at_homes(file.read_text(), {id: bed.address(site) for id, site in homes.items()})
+        beat = f"consensus_beat_s = {STORE_BEAT_S}\n\n[[server]]"
+        file.write_text(text.replace("\n[[server]]", beat, 1))
         for id, site in homes.items():
             kind = "consensus" if id.startswith("r") else "server"
-            self._running.append(
-                bed.start(site, id, *python("-m", "ares", kind, str(self._file), "--id", id))
-            )
+            self.serve(site, id, *python("-m", "ares", kind, str(file), "--id", id))
         for id in homes:
-            log = bed.directory / f"{id}.log"
-            await_that(
-                lambda log=log: "READY" in log.read_text(errors="replace"),
-                f"{id} serves",
-                _ARES_UP_S,
-                log,
-            )  # type: ignore[misc]
-        self._domains()
-
-    def _domains(self) -> None:
-        """Make a domain for each site. The first waits until a consensus member leads."""
-        words = ["--allow-no-faults", "-c", str(self._file), "--timeout", f"{_DECIDING_S:g}"]
-        words += ["--follow-users"] if self._follows else []
-        for site in self._bed.sites:
-            self._bed.run(
-                site, *python("-m", "ares", "domain", "create", site, "--site", site, *words)
-            )
-
-    async def stop(self) -> None:
-        for process in self._running:
-            process.terminate()
-        for process in self._running:
-            self._bed.stop(process)
+            await_word(b"READY", _ARES_UP_S, bed.directory / f"{id}.log")
+        # the first domain waits until a consensus member leads
+        words = f"--allow-no-faults -c {file} --timeout {_DECIDING_S:g}"
+        words += " --follow-users" if self._follows else ""
+        for site in bed.sites:
+            create = f"domain create {site} --site {site} {words}".split()
+            bed.run(site, *python("-m", "ares", *create))
 
     def parameters(self, site: str) -> Parameters:
-        return {"file": str(self._file)}
+        return {"file": str(self.bed.directory / "ares" / "cluster.toml")}
+
+
+deployment = AresDeployment
 
 
 def at_homes(text: str, addresses: Mapping[str, str]) -> str:

@@ -10,23 +10,13 @@ seconds.
 """
 
 import json
-import subprocess
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from ares.platform.interpreter import python
 from experiments.bench.ansible_roles import described
-from experiments.bench.cassandra_peer import Cassandra, jars
-from experiments.bench.store_processes import ProgramNotStarted, await_that
-from experiments.blocking_calls import in_thread
-from experiments.sites.site_store import (
-    Parameters,
-    SiteClient,
-    SiteNetwork,
-    answers,
-)
+from experiments.bench.cassandra_peer import Cassandra, cassandra_variables
+from experiments.bench.store_processes import ProgramNotStarted
+from experiments.sites.site_store import Deployment, Parameters, SiteClient
 
 _HEAP = "256m"
 _NATIVE_PORT, _STORAGE_PORT, _JMX_PORT = 9042, 7000, 7199
@@ -42,93 +32,54 @@ def missing() -> str | None:
     return Cassandra(n=1, heap=_HEAP).missing()
 
 
-class CassandraDeployment:
+class CassandraDeployment(Deployment):
     """A node at each site."""
 
-    def __init__(self) -> None:
-        self._servers: dict[str, subprocess.Popen[bytes]] = {}
-
-    async def start(self, bed: SiteNetwork, replicas: int) -> None:
-        """Do the work of :class:`experiments.sites.site_store.Deployment`."""
-        self._bed, self._copies = bed, replicas
-        if (why := Cassandra(n=len(bed.sites), heap=_HEAP).missing()) is not None:
-            raise ProgramNotStarted(why)
-        await in_thread(self._start)
-
     async def stop(self) -> None:
-        """End the nodes."""
-        for server in self._servers.values():
+        """End the nodes, all at once: a node takes seconds."""
+        for server in self.servers.values():
             server.terminate()
-        for server in self._servers.values():
-            await in_thread(self._bed.stop, server)
+        await super().stop()
 
     def parameters(self, site: str) -> Parameters:
         """Return the site's own node, and the sites of the copies."""
-        return {
-            "address": self._bed.address(site),
-            "sites": list(self._bed.sites),
-            "copies": self._copies,
-        }
+        sites, copies = list(self.bed.sites), self.replicas
+        return {"address": self.bed.address(site), "sites": sites, "copies": copies}
 
-    def _start(self) -> None:
-        bed, places = (
-            self._bed,
-            {site: self._bed.directory / f"cassandra-{site}" for site in self._bed.sites},
-        )
-        for number, (site, place) in enumerate(places.items()):
-            node = described("cassandra", site, self._given(site, number, place))
-            for path, content in node.files.items():
-                (place / path).parent.mkdir(parents=True, exist_ok=True)
-                (place / path).write_text(
-                    content + (_TIMEOUTS if path.endswith("cassandra.yaml") else "")
-                )
-            self._servers[place.name] = bed.start(site, place.name, *node.command)
-        for site in places:
-            opens = f"</dev/tcp/{bed.address(site)}/{_NATIVE_PORT} && echo open"
-            log = bed.directory / f"{places[site].name}.log"
-            await_that(
-                partial(answers, bed, site, "bash", "-c", opens),
-                f"the node at {site} serves",
-                _SITE_CASSANDRA_START_S,
-                log,
-                self._servers,
+    def deploy(self) -> None:
+        bed = self.bed
+        if (why := Cassandra(n=len(bed.sites), heap=_HEAP).missing()) is not None:
+            raise ProgramNotStarted(why)
+        addresses = [bed.address(site) for site in bed.sites]
+        seeds = ",".join(f"{address}:{_STORAGE_PORT}" for address in addresses)
+        for number, site in enumerate(bed.sites):
+            name = f"cassandra-{site}"
+            given = cassandra_variables(
+                bed.directory / name,
+                (_STORAGE_PORT, _STORAGE_PORT + 1, _NATIVE_PORT, _JMX_PORT + number),
+                address=addresses[number],
+                seeds=seeds,
+                hosts=list(bed.sites),
+                heap=_HEAP,
+                site=site,
             )
-        order = {
-            "addresses": [bed.address(site) for site in places],
-            "sites": list(places),
-            "copies": self._copies,
-        }
-        bed.run(
-            bed.sites[0], *python("-m", "experiments.sites.cassandra_driver", json.dumps(order))
-        )
-
-    def _given(self, site: str, number: int, place: Path) -> dict[str, Any]:
-        given = {
-            "address": self._bed.address(site),
-            "storage_port": _STORAGE_PORT,
-            "native_port": _NATIVE_PORT,
-            "jmx_port": _JMX_PORT + number,
-        }
-        given |= {
-            "seeds": ",".join(
-                f"{self._bed.address(each)}:{_STORAGE_PORT}" for each in self._bed.sites
-            ),
-            "hosts": list(self._bed.sites),
-        }
-        given |= {
-            "user": "",
-            "site": site,
-            "directory": str(place),
-            "jars": str(jars()),
-            "heap": _HEAP,
-            "durability": "memory",
-        }
-        return {f"cassandra_{name}": value for name, value in given.items()}
+            node = described("cassandra", site, given)
+            for path, content in node.files.items():
+                file = bed.directory / name / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(content + (_TIMEOUTS if path.endswith("cassandra.yaml") else ""))
+            self.serve(site, name, *node.command)
+        for site, address in zip(bed.sites, addresses, strict=True):
+            opens = f"</dev/tcp/{address}/{_NATIVE_PORT} && echo open"
+            serves = partial(self.answer, site, "bash", "-c", opens)
+            what = f"the node at {site} serves"
+            self.await_server(f"cassandra-{site}", serves, what, _SITE_CASSANDRA_START_S)
+        order = {"addresses": addresses, "sites": list(bed.sites), "copies": self.replicas}
+        driver = python("-m", "experiments.sites.cassandra_driver", json.dumps(order))
+        bed.run(bed.sites[0], *driver)
 
 
-def deployment(options: Mapping[str, Any]) -> CassandraDeployment:
-    """Return the deployment; Cassandra has no options."""
-    return CassandraDeployment()
+deployment = CassandraDeployment
 
 
 async def connect(parameters: Parameters, site: str) -> SiteClient:

@@ -20,8 +20,7 @@ from cassandra.policies import DCAwareRoundRobinPolicy, WhiteListRoundRobinPolic
 
 from experiments.bench.cassandra_client import session_of
 from experiments.blocking_calls import in_thread, landing
-from experiments.sites.placement import holders
-from experiments.sites.site_store import OperationFailed, Parameters, site_of
+from experiments.sites.site_store import OperationFailed, Parameters, holders, site_of
 
 ROW_BYTES = 1_000_000
 SITE_CASSANDRA_TOGETHER_S = 100.0
@@ -50,25 +49,20 @@ class CassandraUser:
     def __init__(
         self, cluster: Cluster, session: Session, parameters: Parameters, site: str
     ) -> None:
-        self._cluster, self._session, self._parameters, self._site = (
-            cluster,
-            session,
-            parameters,
-            site,
-        )
+        self._cluster, self._session = cluster, session
+        self._parameters, self._site = parameters, site
         self._statements: dict[str, Any] = {}
         self._preparing = asyncio.Lock()
 
     async def put(self, name: str, value: bytes) -> str:
         """Write into the keyspace of the name's site, in rows; the first row is last."""
-        rows, keyspace, others = rows_of(value), site_of(name), uuid.uuid4().hex
-        await asyncio.gather(
-            *(
-                self._ask(_INSERT, keyspace, others, place, rows[place], None, None)
-                for place in range(1, len(rows))
-            )
+        (first, *rest), keyspace, others = rows_of(value), site_of(name), uuid.uuid4().hex
+        inserts = (
+            self._ask(_INSERT, keyspace, others, place, row, None, None)
+            for place, row in enumerate(rest, 1)
         )
-        await self._ask(_INSERT, keyspace, name, 0, rows[0], len(rows), others)
+        await asyncio.gather(*inserts)
+        await self._ask(_INSERT, keyspace, name, 0, first, 1 + len(rest), others)
         return name
 
     async def get(self, name: str) -> bytes:
@@ -77,12 +71,9 @@ class CassandraUser:
         first = await self._ask(_SELECT, keyspace, name, 0)
         if not first:
             raise OperationFailed(f"Cassandra has no object {name}")
-        others = await asyncio.gather(
-            *(
-                self._ask(_SELECT, keyspace, first[0].others, place)
-                for place in range(1, first[0].places)
-            )
-        )
+        places = range(1, first[0].places)
+        selects = (self._ask(_SELECT, keyspace, first[0].others, place) for place in places)
+        others = await asyncio.gather(*selects)
         if not all(others):
             raise OperationFailed(f"Cassandra has not all rows of the object {name}")
         return b"".join(rows[0].value for rows in (first, *others))
@@ -118,10 +109,9 @@ class CassandraUser:
         return self._statements[text]
 
     def _level(self, keyspace: str) -> int:
-        has_a_copy = self._site in holders(
-            self._parameters["sites"], keyspace, self._parameters["copies"]
-        )
-        return int(ConsistencyLevel.LOCAL_QUORUM if has_a_copy else ConsistencyLevel.ONE)
+        holding = holders(self._parameters["sites"], keyspace, self._parameters["copies"])
+        level = ConsistencyLevel
+        return int(level.LOCAL_QUORUM if self._site in holding else level.ONE)
 
 
 def _is_busy(error: NoHostAvailable) -> bool:
@@ -132,10 +122,9 @@ def _is_busy(error: NoHostAvailable) -> bool:
 
 async def connected(parameters: Parameters, site: str) -> CassandraUser:
     """Return a client of the node of ``site``. Raises OperationFailed."""
+    addresses, policy = [parameters["address"]], DCAwareRoundRobinPolicy(site)
     try:
-        cluster, session = await in_thread(
-            _session, [parameters["address"]], DCAwareRoundRobinPolicy(site)
-        )
+        cluster, session = await in_thread(_session, addresses, policy)
     except (DriverException, NoHostAvailable) as error:
         raise OperationFailed(f"Cassandra: {error}") from error
     return CassandraUser(cluster, session, parameters, site)
@@ -154,9 +143,8 @@ def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) 
     for address in addresses:
         cluster, session = _session([address], WhiteListRoundRobinPolicy([address]))
         try:
-            while (
-                len(list(session.execute("select peer from system.peers_v2"))) < len(addresses) - 1
-            ):
+            peers = "select peer from system.peers_v2"
+            while len(list(session.execute(peers))) < len(addresses) - 1:
                 if time.monotonic() > deadline_s:
                     raise OperationTimedOut(
                         f"the node at {address} does not know the other nodes after "

@@ -4,11 +4,11 @@ import asyncio
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from time import perf_counter
 
 from experiments.sites.fog_scene import FogScene, all_done, gets, pair, puts, together
-from experiments.sites.orders import MB, FinishedOperation, Order
+from experiments.sites.orders import MB, FinishedOperation, Operation, Order
 from experiments.sites.site_store import OperationFailed
-from experiments.sites.site_users import now_s
 
 QUIET_BYTES = 100_000
 _PACE_S = 0.1
@@ -38,21 +38,18 @@ async def measure_containment(scene: FogScene) -> None:
         def gently(site: str) -> Order:
             return Order(pair(f"{site}/quiet", QUIET_BYTES), for_s=seconds, pace_s=_PACE_S)
 
-        await busy.do(Order(puts([f"{busy_site}/busy-{lane}" for lane in range(_BUSY_LANES)], MB)))
-        left = sum(scene.bed.left().values())
+        lanes = [f"{busy_site}/busy-{lane}" for lane in range(_BUSY_LANES)]
+        await busy.do(Order(puts(lanes, MB)))
+        left = scene.left()
         alone = all_done(await together(quiet, lambda user: gently(user.site)))
-        sent_alone = sum(scene.bed.left().values()) - left
-        hard = [
-            operation
-            for lane in range(_BUSY_LANES)
-            for operation in pair(f"{busy_site}/busy-{lane}", MB)
-        ]
-        left = sum(scene.bed.left().values())
+        sent_alone = scene.left() - left
+        hard = tuple(operation for lane in lanes for operation in pair(lane, MB))
+        left = scene.left()
         beside, worked = await asyncio.gather(
             together(quiet, lambda user: gently(user.site)),
-            busy.do(Order(tuple(hard), _BUSY_LANES, for_s=seconds, pace_s=_PACE_S)),
+            busy.do(Order(hard, _BUSY_LANES, for_s=seconds, pace_s=_PACE_S)),
         )
-        sent = sum(scene.bed.left().values()) - left
+        sent = scene.left() - left
     done = all_done(beside)
     figures = {
         "idle_B_s": scene.idle_per_s,
@@ -75,48 +72,35 @@ async def measure_cut(scene: FogScene) -> None:
     away, *_, site = scene.bed.sites
     cut_s = scene.extent.cut_s
     whole_s = _BEFORE_S + cut_s + max(cut_s, _DISTURBED_OPERATION_S)
-    shared, kept_names = (
-        f"{site}/read-across",
-        [f"{site}/in-the-cut-{number}" for number in range(_KEPT_OBJECTS)],
-    )
+    shared = f"{site}/read-across"
+    kept_names = [f"{site}/in-the-cut-{number}" for number in range(_KEPT_OBJECTS)]
     async with scene.users([site, site, away, away]) as (inside, writer, outside, across):
         made = await inside.do(Order(pair(shared, QUIET_BYTES)))
         await across.do(Order(gets([shared]), known=made.known))
         loops = asyncio.gather(
-            inside.do(_steady(f"{site}/steady", whole_s)),
-            outside.do(_steady(f"{away}/steady", whole_s)),
-            across.do(
-                Order(
-                    gets([shared]), for_s=whole_s, pace_s=_PACE_S, timeout_s=_DISTURBED_OPERATION_S
-                )
-            ),
+            inside.do(_steady(pair(f"{site}/steady", QUIET_BYTES), whole_s)),
+            outside.do(_steady(pair(f"{away}/steady", QUIET_BYTES), whole_s)),
+            across.do(_steady(gets([shared]), whole_s)),
         )
         await asyncio.sleep(_BEFORE_S)
         scene.bed.cut(site)
-        cut_at_s = now_s()
+        cut_at_s = perf_counter()
         written = asyncio.ensure_future(
             writer.do(Order(puts(kept_names, QUIET_BYTES), timeout_s=cut_s))
         )
         await asyncio.sleep(cut_s * _ALONE)
-        newcomers = asyncio.gather(
-            *(_newcomer(scene, place, cut_s * (1 - _ALONE)) for place in (site, away))
-        )
-        await asyncio.sleep(cut_s * (1 - _ALONE))
+        rest_s = cut_s * (1 - _ALONE)
+        newcomers = asyncio.gather(*(_newcomer(scene, place, rest_s) for place in (site, away)))
+        await asyncio.sleep(rest_s)
         scene.bed.heal(site)
-        healed_at_s = now_s()
+        healed_at_s = perf_counter()
         steady, elsewhere, reads = await loops
         new_inside_s, new_outside_s = await newcomers
         after = await outside.do(Order(gets(kept_names), known=(await written).known))
-    figures = {
-        "cut_s": healed_at_s - cut_at_s,
-        "new_inside": float(new_inside_s is not None),
-        "new_outside": float(new_outside_s is not None),
-    }
-    figures |= {
-        name: seconds
-        for name, seconds in (("new_inside_s", new_inside_s), ("new_outside_s", new_outside_s))
-        if seconds is not None
-    }
+    figures = {"cut_s": healed_at_s - cut_at_s}
+    for name, seconds in (("new_inside", new_inside_s), ("new_outside", new_outside_s)):
+        figures[name] = float(seconds is not None)
+        figures |= {} if seconds is None else {f"{name}_s": seconds}
     figures |= cut_figures(steady.done, elsewhere.done, reads.done, cut_at_s, healed_at_s)
     figures["written_in_cut_read"] = sum(not each.failed for each in after.done) / len(after.done)
     scene.note("cut", figures, [*elsewhere.done, *after.done])
@@ -149,10 +133,8 @@ def cut_figures(
     return figures | ({"healed_s": min(seen_s)} if seen_s else {})
 
 
-def _steady(name: str, seconds: float) -> Order:
-    return Order(
-        pair(name, QUIET_BYTES), for_s=seconds, pace_s=_PACE_S, timeout_s=_DISTURBED_OPERATION_S
-    )
+def _steady(operations: tuple[Operation, ...], seconds: float) -> Order:
+    return Order(operations, for_s=seconds, pace_s=_PACE_S, timeout_s=_DISTURBED_OPERATION_S)
 
 
 async def _newcomer(scene: FogScene, site: str, within_s: float) -> float | None:
@@ -160,11 +142,11 @@ async def _newcomer(scene: FogScene, site: str, within_s: float) -> float | None
 
     Return `None` if the process did not succeed ``within_s``.
     """
-    began_s = now_s()
+    began_s = perf_counter()
     try:
         async with asyncio.timeout(within_s), scene.user(site, within_s) as user:
             answer = await user.do(Order(pair(f"{site}/newcomer", QUIET_BYTES), timeout_s=within_s))
-            return None if any(each.failed for each in answer.done) else now_s() - began_s
+            return None if any(each.failed for each in answer.done) else perf_counter() - began_s
     except (OperationFailed, TimeoutError):
         return None
 
@@ -199,15 +181,13 @@ async def measure_move(scene: FogScene) -> None:
     rounds: list[tuple[float, float]] = []
     async with scene.users([home, away]) as (before, after):
         written = await before.do(Order(puts(names, MB)))
-        local = [
-            await after.do(Order(puts(own, MB))),
-            *[await after.do(Order(gets(own))) for _ in range(3)],
-        ]
+        local = [await after.do(Order(puts(own, MB)))]
+        local += [await after.do(Order(gets(own))) for _ in range(3)]
         done = all_done([written, *local])
-        began_s, known = now_s(), written.known
-        while not rounds or now_s() < began_s + scene.extent.move_s:
+        began_s, known = perf_counter(), written.known
+        while not rounds or perf_counter() < began_s + scene.extent.move_s:
             answer = await after.do(Order(gets(names), known=known))
-            rounds.append((now_s() - began_s, answer.seconds))
+            rounds.append((perf_counter() - began_s, answer.seconds))
             done += answer.done
             await asyncio.sleep(_ROUND_PAUSE_S)
         wrote = await after.do(Order(puts(names, MB)))
@@ -224,11 +204,8 @@ async def measure_move(scene: FogScene) -> None:
         for which in ("first", "second", "last")
     }
     near_since_s = settled_s(rounds, NEAR_FACTOR * local_s)
-    scene.note(
-        "move",
-        figures | ({} if near_since_s is None else {"settled_s": near_since_s}),
-        [*done, *wrote.done],
-    )
+    figures |= {} if near_since_s is None else {"settled_s": near_since_s}
+    scene.note("move", figures, [*done, *wrote.done])
 
 
 def settled_s(rounds: Sequence[tuple[float, float]], limit_s: float) -> float | None:

@@ -45,19 +45,14 @@ class FogScene:
             "failed": float(sum(bool(each.failed) for each in ended)),
             "wrong": float(sum(each.failed.startswith("WRONG") for each in ended)),
         }
-        succeeded = [
-            (each.kind in ("get", "scan"), each.took_s) for each in ended if not each.failed
-        ]
+        succeeded = [each for each in ended if not each.failed]
         read, write = (
-            latency_of(counted(took_s for is_read, took_s in succeeded if is_read == wanted))
-            for wanted in (True, False)
+            latency_of(counted(each.took_s for each in succeeded if each.kind in kinds))
+            for kinds in (("get", "scan"), ("put", "modify"))
         )
         why = next((each.failed for each in ended if each.failed), "")
-        self._note(
-            Measurement(
-                self.store, len(self.bed.sites), self._trial, test, work, figures, read, write, why
-            )
-        )
+        about = (self.store, len(self.bed.sites), self._trial, test, work)
+        self._note(Measurement(*about, figures, read, write, why))
 
     def user(
         self, site: str, connect_s: float = USERS_CONNECT_S
@@ -69,19 +64,20 @@ class FogScene:
     async def users(self, sites: Sequence[str]) -> AsyncIterator[list[User]]:
         """Yield a user at each of these sites, after a first use of the user's own site."""
         async with AsyncExitStack() as closing:
-            made = list(
-                await asyncio.gather(
-                    *(closing.enter_async_context(self.user(site)) for site in sites)
-                )
-            )
+            entering = (closing.enter_async_context(self.user(site)) for site in sites)
+            made = list(await asyncio.gather(*entering))
             await together(made, lambda user: Order(pair(f"{user.site}/warm-up", _WARM_BYTES)))
             yield made
 
+    def left(self) -> int:
+        """Return the bytes that left all sites so far."""
+        return sum(self.bed.left().values())
+
     async def watch_idle(self) -> None:
         """Measure the bytes that all sites send in an idle network."""
-        before = sum(self.bed.left().values())
+        before = self.left()
         await asyncio.sleep(self.extent.idle_s)
-        self.idle_per_s = (sum(self.bed.left().values()) - before) / self.extent.idle_s
+        self.idle_per_s = (self.left() - before) / self.extent.idle_s
 
     def beyond_idle(self, sent: int, seconds: float) -> float:
         """Return the part of these sent bytes that an idle network would not have sent."""

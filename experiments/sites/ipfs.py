@@ -12,22 +12,13 @@ import http.client
 import json
 import os
 import secrets
-import subprocess
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from experiments.bench.store_processes import await_that
 from experiments.blocking_calls import in_thread
-from experiments.sites.site_store import (
-    OperationFailed,
-    Parameters,
-    SiteClient,
-    SiteNetwork,
-    answers,
-)
+from experiments.sites.site_store import Deployment, OperationFailed, Parameters, SiteClient
 
 IPFS_VERSION = "v0.39.0"
 _SWARM_PORT, _API_PORT = 4001, 5001
@@ -43,94 +34,57 @@ def binary() -> Path:
 
 def missing() -> str | None:
     """Return the missing program, and how to get it."""
-    return (
-        None
-        if binary().is_file()
-        else "IPFS is not here: experiments/build_kubo.sh builds it (Go, three minutes)"
-    )
+    if binary().is_file():
+        return None
+    return "IPFS is not here: experiments/build_kubo.sh builds it (Go, three minutes)"
 
 
-class IpfsDeployment:
-    """A daemon at each site."""
-
-    def __init__(self) -> None:
-        self._servers: dict[str, subprocess.Popen[bytes]] = {}
-
-    async def start(self, bed: SiteNetwork, replicas: int) -> None:
-        """Do the work of :class:`experiments.sites.site_store.Deployment`; ``replicas`` is 1."""
-        self._bed = bed
-        await in_thread(self._start)
-
-    async def stop(self) -> None:
-        """End the daemons."""
-        for server in self._servers.values():
-            await in_thread(self._bed.stop, server)
+class IpfsDeployment(Deployment):
+    """A daemon at each site; ``replicas`` is 1."""
 
     def parameters(self, site: str) -> Parameters:
         """Return the API of the site's own daemon."""
-        return {"host": self._bed.address(site), "port": _API_PORT}
+        return {"host": self.bed.address(site), "port": _API_PORT}
 
-    def _start(self) -> None:
-        bed = self._bed
+    def deploy(self) -> None:
+        bed, program, swarm = self.bed, str(binary()), dict[str, str]()
         key = f"/key/swarm/psk/1.0.0/\n/base16/\n{secrets.token_hex(32)}\n"
-        places = {site: bed.directory / f"ipfs-{site}" for site in bed.sites}
-        swarm = {}
-        for site, repository in places.items():
-            bed.run(
-                site, str(binary()), "init", "--empty-repo", environment=_environment(repository)
-            )
-            (repository / "swarm.key").write_text(key)
-            peer = json.loads((repository / "config").read_text())["Identity"]["PeerID"]
-            swarm[site] = f"/ip4/{bed.address(site)}/tcp/{_SWARM_PORT}/p2p/{peer}"
-        for site, repository in places.items():
-            file = repository / "config"
-            others = [place for other, place in swarm.items() if other != site]
-            file.write_text(
-                json.dumps(configured(json.loads(file.read_text()), bed.address(site), others))
-            )
-            self._servers[f"ipfs-{site}"] = bed.start(
-                site, f"ipfs-{site}", str(binary()), "daemon", environment=_environment(repository)
-            )
         for site in bed.sites:
-            await_that(
-                partial(self._asked, site, "id"),
-                f"the daemon at {site} serves",
-                _IPFS_START_S,
-                bed.directory / f"ipfs-{site}.log",
-                self._servers,
-            )
+            home = self._home(site)
+            bed.run(site, program, "init", "--empty-repo", environment=_environment(home))
+            (home / "swarm.key").write_text(key)
+            peer = json.loads((home / "config").read_text())["Identity"]["PeerID"]
+            swarm[site] = f"/ip4/{bed.address(site)}/tcp/{_SWARM_PORT}/p2p/{peer}"
+        others = {
+            site: [place for other, place in swarm.items() if other != site] for site in bed.sites
+        }
+        for site in bed.sites:
+            file = self._home(site) / "config"
+            config = configured(json.loads(file.read_text()), bed.address(site), others[site])
+            file.write_text(json.dumps(config))
+            environment = _environment(self._home(site))
+            self.serve(site, f"ipfs-{site}", program, "daemon", environment=environment)
+        for site in bed.sites:
+            self._await(site, f"the daemon at {site} serves", "id")
         for site in bed.sites[1:]:
-            met = partial(
-                self._asked,
-                site,
-                "swarm",
-                "connect",
-                *(place for other, place in swarm.items() if other != site),
-            )
-            await_that(
-                met,
-                f"the daemon at {site} meets the other daemons",
-                _IPFS_START_S,
-                bed.directory / f"ipfs-{site}.log",
-                self._servers,
-            )
+            what = f"the daemon at {site} meets the other daemons"
+            self._await(site, what, "swarm", "connect", *others[site])
 
-    def _asked(self, site: str, *words: str) -> bool:
-        """Return whether the daemon did the work, by its API.
+    def _home(self, site: str) -> Path:
+        return self.bed.directory / f"ipfs-{site}"
+
+    def _await(self, site: str, what: str, *words: str) -> None:
+        """Wait until the daemon does the work, by its API.
 
         Without the API the program would answer from the repository.
         """
-        api = f"--api=/ip4/{self._bed.address(site)}/tcp/{_API_PORT}"
-        return bool(
-            answers(
-                self._bed,
-                site,
-                str(binary()),
-                api,
-                *words,
-                environment=_environment(self._bed.directory / f"ipfs-{site}"),
-            )
-        )
+        api = f"--api=/ip4/{self.bed.address(site)}/tcp/{_API_PORT}"
+        environment = _environment(self._home(site))
+        done = partial(self.answer, site, str(binary()), api, *words, environment=environment)
+        self.await_server(f"ipfs-{site}", done, what, _IPFS_START_S)
+
+
+deployment = IpfsDeployment
 
 
 def configured(config: dict[str, Any], address: str, others: list[str]) -> dict[str, Any]:
@@ -169,11 +123,6 @@ def configured(config: dict[str, Any], address: str, others: list[str]) -> dict[
     return config | own
 
 
-def deployment(options: Mapping[str, Any]) -> IpfsDeployment:
-    """Return the deployment; IPFS has no options."""
-    return IpfsDeployment()
-
-
 class IpfsClient:
     """A user of a daemon's API, with a connection for each simultaneous operation."""
 
@@ -186,8 +135,7 @@ class IpfsClient:
         head = (
             f"--{_BOUNDARY}\r\n"
             'Content-Disposition: form-data; name="file"; filename="object"\r\n'
-            "Content-Type: application/octet-stream\r\n"
-            "\r\n"
+            "Content-Type: application/octet-stream\r\n\r\n"
         )
         body = head.encode() + value + f"\r\n--{_BOUNDARY}--\r\n".encode()
         answer = await in_thread(self._asked, "add", {"pin": "true", "progress": "false"}, body)
@@ -203,11 +151,9 @@ class IpfsClient:
             connection.close()
 
     def _asked(self, command: str, arguments: dict[str, str], body: bytes) -> bytes:
-        connection = (
-            self._idle.pop()
-            if self._idle
-            else http.client.HTTPConnection(self._host, self._port, timeout=_IPFS_OPERATION_S)
-        )
+        connect = partial(http.client.HTTPConnection, timeout=_IPFS_OPERATION_S)
+        connection = self._idle.pop() if self._idle else connect(self._host, self._port)
+        where = f"{command} at {self._host}"
         try:
             kind = {"Content-Type": f"multipart/form-data; boundary={_BOUNDARY}"} if body else {}
             connection.request("POST", f"/api/v0/{command}?{urlencode(arguments)}", body, kind)
@@ -215,14 +161,10 @@ class IpfsClient:
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise OperationFailed(
-                f"{command} at {self._host}: {error or type(error).__name__}"
-            ) from error
+            raise OperationFailed(f"{where}: {error or type(error).__name__}") from error
         self._idle.append(connection)
         if answer.status != http.client.OK:
-            raise OperationFailed(
-                f"{command} at {self._host}: {content[:300].decode(errors='replace')}"
-            )
+            raise OperationFailed(f"{where}: {content[:300].decode(errors='replace')}")
         return content
 
 

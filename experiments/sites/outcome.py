@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ares.results.load_points import LoadLatency
+from ares.results.load_points import LoadFile, LoadLatency, LoadPoint
+from experiments.kept_runs import import_runs, keep_run
+from experiments.sites.fog_plan import FOG_STUDY
 
 FOG_FILE = "fog.jsonl"
 YES, PARTIALLY, NO, UNKNOWN = "Yes", "Partially", "No", "not measured"
@@ -86,6 +88,30 @@ def append(path: Path, measurement: Measurement) -> None:
         file.write(msgspec.json.encode(measurement) + b"\n")
 
 
+def keep(results: Path, measurements: Sequence[Measurement], began: str) -> None:
+    """Write a run for each measurement, for verdicts (experiments/verdicts/claims/fog.toml).
+
+    Runs of the same name are replaced. ``began`` is the start of the runner, ISO 8601.
+    """
+    made = []
+    for of in measurements:
+        point = LoadPoint(
+            clients=int(of.work.get("parallel", 1)),
+            read=of.read,
+            write=of.write,
+            began=began,
+            figures=of.figures,
+            failed=int(of.figures["failed"]),
+        )
+        words = [of.store.replace(" ", "-"), of.sites, of.test, *of.work.values(), of.trial]
+        name, file = "_".join(map(str, words)), LoadFile([point], of.store, of.test)
+        parameters = {"sites": of.sites, "test": of.test} | of.work
+        about = {"testbed": "sites", "iteration": of.trial, "parameters": parameters}
+        made.append(keep_run(results, FOG_STUDY, name, file, **about))
+    if made:
+        import_runs(results, made)
+
+
 def table(measurements: Sequence[Measurement]) -> dict[str, dict[str, Cell]]:
     """Return Table I: for each store a cell for each of CRITERIA.
 
@@ -98,8 +124,8 @@ def table(measurements: Sequence[Measurement]) -> dict[str, dict[str, Cell]]:
             "locality": ("local", _locality),
             "containment": ("containment", _containment),
             "disconnected": ("cut", _disconnected),
+            "mobility": ("move", _mobility),
         }
-        judged["mobility"] = ("move", _mobility)
         found[store] = {
             name: _worst(judge(each) for each in ours if each.test == test)
             for name, (test, judge) in judged.items()
@@ -113,12 +139,10 @@ def _worst(cells: Iterable[Cell]) -> Cell:
 
 
 def _locality(of: Measurement) -> Cell:
-    figures = of.figures
-    share = max(figures["write_between_share"], figures["read_between_share"])
-    return Cell(
-        YES if share < SHARE_MAX and not figures["failed"] else NO,
-        f"{share:.2%} leave, {figures['failed']:g} failed",
-    )
+    failed = of.figures["failed"]
+    share = max(of.figures["write_between_share"], of.figures["read_between_share"])
+    word = YES if share < SHARE_MAX and not failed else NO
+    return Cell(word, f"{share:.2%} leave, {failed:g} failed")
 
 
 def _containment(of: Measurement) -> Cell:

@@ -7,26 +7,24 @@ list.
 Debian has packages; their Python library is loaded into an interpreter of the same version.
 """
 
-import importlib.util
 import shutil
-import subprocess
 import sys
 import sysconfig
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from experiments.bench.store_processes import ProgramNotStarted, await_that
+from experiments import module_at
+from experiments.bench.store_processes import ProgramNotStarted
 from experiments.blocking_calls import in_thread
-from experiments.sites.placement import holders
 from experiments.sites.site_store import (
+    Deployment,
     OperationFailed,
     Parameters,
     SiteClient,
-    SiteNetwork,
-    answers,
+    holders,
     site_of,
 )
 
@@ -54,154 +52,81 @@ def missing() -> str | None:
     return None if _LIBRARY.is_file() else f"RADOS's library is not here ({_LIBRARY}): {how}"
 
 
-class RadosDeployment:
-    """A monitor and an OSD at each site, and a manager at the first."""
-
-    def __init__(self) -> None:
-        self._servers: dict[str, subprocess.Popen[bytes]] = {}
-
-    async def start(self, bed: SiteNetwork, replicas: int) -> None:
-        """Do the work of :class:`experiments.sites.site_store.Deployment`."""
-        self._bed, self._file = bed, bed.directory / "ceph.conf"
-        await in_thread(self._start, replicas)
-
-    async def stop(self) -> None:
-        """End the OSDs and the manager, and the monitors last."""
-        for server in reversed(self._servers.values()):
-            await in_thread(self._bed.stop, server)
+class RadosDeployment(Deployment):
+    """A monitor and an OSD at each site, and a manager at the first. The monitors end last."""
 
     def parameters(self, site: str) -> Parameters:
         """Return all monitors: a client turns to another monitor after its own is gone."""
-        return {"monitors": self._monitors()}
+        return {"monitors": ",".join(map(self._monitor, self.bed.sites))}
 
-    def _monitors(self) -> str:
-        return ",".join(f"[v2:{self._bed.address(site)}:{_PORT}/0]" for site in self._bed.sites)
+    def _monitor(self, site: str) -> str:
+        return f"[v2:{self.bed.address(site)}:{_PORT}/0]"
 
-    def _start(self, replicas: int) -> None:
-        bed, home = self._bed, self._bed.directory
-        self._file.write_text(configuration(str(uuid.uuid4()), self._monitors(), home))
-        self._start_monitors()
-        self._start_osds(replicas)
-        self._make_pools(replicas)
+    def deploy(self) -> None:
+        bed, home = self.bed, self.bed.directory
+        first, self._file = bed.sites[0], home / "ceph.conf"
+        monitors = self.parameters(first)["monitors"]
+        self._file.write_text(configuration(str(uuid.uuid4()), monitors, home))
+        self._start_monitors(first, home)
+        self._start_osds(first, home)
+        size = len(holders(bed.sites, first, self.replicas))
+        pools = f"{_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated"
+        self._command(f"osd pool create {site} {pools} {site} --size {size}" for site in bed.sites)
         clean = f"{len(bed.sites) * _PLACEMENT_GROUPS} active+clean"
-        log = home / f"ceph-mgr-{bed.sites[0]}.log"
-        await_that(
-            lambda: clean in self._asked("pg", "stat"),
-            f"`ceph pg stat` says {clean!r}",
-            _CEPH_START_S,
-            log,
-            self._servers,
+        self._await(
+            "ceph-mgr", lambda: clean in self._asked("pg stat"), f"`ceph pg stat` says {clean!r}"
         )
 
-    def _start_monitors(self) -> None:
-        bed, home = self._bed, self._bed.directory
-        monitors = [
-            word
-            for site in bed.sites
-            for word in ("--addv", site, f"[v2:{bed.address(site)}:{_PORT}/0]")
-        ]
-        bed.run(
-            bed.sites[0],
-            "monmaptool",
-            "--create",
-            "-c",
-            str(self._file),
-            *monitors,
-            str(home / "monmap"),
-        )
-        for site in bed.sites:
-            data = ("-i", site, "--mon-data", str(home / f"mon-{site}"))
-            bed.run(
-                site,
-                "ceph-mon",
-                "-c",
-                str(self._file),
-                "--mkfs",
-                "--monmap",
-                str(home / "monmap"),
-                *data,
-            )
-            self._serve(site, "ceph-mon", *data)
-        await_that(
-            lambda: self._asked("quorum_status"),
-            "the monitors have a quorum",
-            _CEPH_START_S,
-            home / f"ceph-mon-{bed.sites[0]}.log",
-            self._servers,
-        )
+    def _start_monitors(self, first: str, home: Path) -> None:
+        monitors = " ".join(f"--addv {site} {self._monitor(site)}" for site in self.bed.sites)
+        self._run(first, "monmaptool", f"--create {monitors} {home}/monmap")
+        for site in self.bed.sites:
+            data = f"-i {site} --mon-data {home}/mon-{site}"
+            self._run(site, "ceph-mon", f"--mkfs --monmap {home}/monmap {data}")
+            self._serve(site, "ceph-mon", data)
+        self._await("ceph-mon", lambda: self._asked("quorum_status"), "the monitors have a quorum")
 
-    def _start_osds(self, replicas: int) -> None:
-        bed, home = self._bed, self._bed.directory
-        osds = {site: str(uuid.uuid4()) for site in bed.sites}
-        self._asked_all(
-            [
-                "config set mgr mgr/devicehealth/enable_monitoring false --force",
-                *(f"osd new {osd}" for osd in osds.values()),
-            ]
-        )
-        self._serve(bed.sites[0], "ceph-mgr", "-i", "manager", "--mgr-data", str(home / "mgr"))
-        (home / "crush.txt").write_text(crush_map(bed.sites, replicas))
-        bed.run(bed.sites[0], "crushtool", "-c", str(home / "crush.txt"), "-o", str(home / "crush"))
-        bed.run(
-            bed.sites[0],
-            "ceph",
-            "-c",
-            str(self._file),
-            "osd",
-            "setcrushmap",
-            "-i",
-            str(home / "crush"),
-        )
+    def _start_osds(self, first: str, home: Path) -> None:
+        osds = {site: str(uuid.uuid4()) for site in self.bed.sites}
+        quiet = "config set mgr mgr/devicehealth/enable_monitoring false --force"
+        self._command([quiet, *(f"osd new {osd}" for osd in osds.values())])
+        self._serve(first, "ceph-mgr", f"-i manager --mgr-data {home}/mgr")
+        (home / "crush.txt").write_text(crush_map(self.bed.sites, self.replicas))
+        self.bed.run(first, *f"crushtool -c {home}/crush.txt -o {home}/crush".split())
+        self._run(first, "ceph", f"osd setcrushmap -i {home}/crush")
         for number, (site, osd) in enumerate(osds.items()):
-            data = ("-i", str(number), "--osd-data", str(home / f"osd-{site}"))
+            data = f"-i {number} --osd-data {home}/osd-{site}"
             (home / f"osd-{site}").mkdir()
-            bed.run(site, "ceph-osd", "-c", str(self._file), "--mkfs", "--osd-uuid", osd, *data)
-            self._serve(site, "ceph-osd", *data)
+            self._run(site, "ceph-osd", f"--mkfs --osd-uuid {osd} {data}")
+            self._serve(site, "ceph-osd", data)
 
-    def _make_pools(self, replicas: int) -> None:
-        bed = self._bed
-        size = len(holders(bed.sites, bed.sites[0], replicas))
-        self._asked_all(
-            [
-                (
-                    f"osd pool create {site} {_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated "
-                    f"{site} --size {size}"
-                )
-                for site in bed.sites
-            ]
-        )
+    def _run(self, site: str, program: str, words: str) -> None:
+        self.bed.run(site, program, "-c", str(self._file), *words.split())
 
-    def _serve(self, site: str, program: str, *words: str) -> None:
-        name = f"{program}-{site}"
-        public = ("--public-addr", self._bed.address(site))
-        self._servers[name] = self._bed.start(
-            site, name, program, "-f", "-c", str(self._file), *public, *words
-        )
+    def _serve(self, site: str, program: str, words: str) -> None:
+        public = f"-f -c {self._file} --public-addr {self.bed.address(site)}"
+        self.serve(site, f"{program}-{site}", program, *f"{public} {words}".split())
 
-    def _asked(self, *words: str) -> str:
-        return answers(
-            self._bed,
-            self._bed.sites[0],
-            "ceph",
-            "-c",
-            str(self._file),
-            "--connect-timeout",
-            "10",
-            *words,
-        )
+    def _await(self, program: str, holds: Callable[[], object], what: str) -> None:
+        self.await_server(f"{program}-{self.bed.sites[0]}", holds, what, _CEPH_START_S)
 
-    def _asked_all(self, commands: Sequence[str]) -> None:
+    def _asked(self, words: str) -> str:
+        command = f"ceph -c {self._file} --connect-timeout 10 {words}"
+        return self.answer(self.bed.sites[0], *command.split())
+
+    def _command(self, commands: Iterable[str]) -> None:
         """Send the commands in a single process, because a process takes long to start.
 
         Its exit status does not say whether the commands succeeded.
         """
-        script = self._bed.directory / "commands"
+        script = self.bed.directory / "commands"
         script.write_text("".join(f"{command}\n" for command in commands))
-        output = self._bed.run(
-            self._bed.sites[0], "sh", "-c", f"ceph -c {self._file} <{script} 2>&1"
-        )
+        output = self.bed.run(self.bed.sites[0], "sh", "-c", f"ceph -c {self._file} <{script} 2>&1")
         if "Error" in output:
             raise ProgramNotStarted(f"RADOS refused an order: {output[-1000:]}")
+
+
+deployment = RadosDeployment
 
 
 def configuration(cluster: str, monitors: str, home: Path) -> str:
@@ -241,26 +166,14 @@ def crush_map(sites: Sequence[str], copies: int) -> str:
     devices = "".join(f"device {number} osd.{number}\n" for number in range(len(sites)))
     buckets, rules = "", ""
     for number, site in enumerate(sites):
-        buckets += (
-            f"host {site} {{\n"
-            f" id {-2 - number}\n"
-            " alg straw2\n"
-            " hash 0\n"
-            f" item osd.{number} weight 1.0\n"
-            "}\n"
-        )
+        bucket = f" id {-2 - number}\n alg straw2\n hash 0\n item osd.{number} weight 1.0\n"
+        buckets += f"host {site} {{\n{bucket}}}\n"
         steps = "".join(
             f" step take {holder}\n step choose firstn 1 type osd\n step emit\n"
             for holder in holders(sites, site, copies)
         )
-        rules += (
-            f"rule {site} {{\n"
-            f" id {number}\n"
-            " type replicated\n"
-            " min_size 1\n"
-            " max_size 10\n"
-            f"{steps}}}\n"
-        )
+        rule = f" id {number}\n type replicated\n min_size 1\n max_size 10\n"
+        rules += f"rule {site} {{\n{rule}{steps}}}\n"
     return f"{_TUNABLES}{devices}type 0 osd\ntype 1 host\n{buckets}{rules}"
 
 
@@ -273,11 +186,6 @@ tunable chooseleaf_vary_r 1
 tunable chooseleaf_stable 1
 tunable straw_calc_version 1
 """
-
-
-def deployment(options: Mapping[str, Any]) -> RadosDeployment:
-    """Return the deployment; RADOS has no options."""
-    return RadosDeployment()
 
 
 class RadosClient:
@@ -318,7 +226,8 @@ async def connect(parameters: Parameters, site: str) -> SiteClient:
 
     A site that is cut off has no such monitor.
     """
-    library = _library()
+    # Debian's library, which the project's own interpreter does not see
+    library = module_at("rados", _LIBRARY)
     settings = dict.fromkeys(
         (f"auth_{whom}_required" for whom in ("cluster", "service", "client")), "none"
     )
@@ -333,13 +242,3 @@ async def connect(parameters: Parameters, site: str) -> SiteClient:
     except library.Error as error:
         raise OperationFailed(f"RADOS: {error}") from error
     return RadosClient(library, cluster)
-
-
-def _library() -> ModuleType:
-    """Return Debian's library, which the project's own interpreter does not see."""
-    spec = importlib.util.spec_from_file_location("rados", _LIBRARY)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

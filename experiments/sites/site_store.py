@@ -1,17 +1,18 @@
 """A store in this study: servers that the runner deploys at sites, and clients.
 
-Clients work in the network of a site's users. A module of a store has three functions
+Clients work in the network of a site's users. The module of a store has three members
 (:class:`StoreModule`); the rows are in store_table.py. Names of objects are ``SITE/NAME``: the
 object should live at this site. A store places the object at the site if possible (a domain, a
 keyspace, a pool of that site).
 """
 
 import subprocess
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from experiments.bench.store_processes import ProgramNotStarted
+from experiments.bench.store_processes import ProgramNotStarted, await_that
+from experiments.blocking_calls import in_thread
+from experiments.sites.fog_network import FogNetwork
 
 Parameters = dict[str, Any]
 """Data that a client needs to reach the store; passed as JSON."""
@@ -26,56 +27,61 @@ def site_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-class SiteNetwork(Protocol):
-    """The network of the study, as a deployment sees it (experiments/sites/fog_network.py).
+def holders(sites: Sequence[str], site: str, copies: int) -> list[str]:
+    """Return the object's own site and the next sites in the list, each with a copy.
 
-    Each site has a network namespace for its servers and a network namespace for its users. Servers
-    of the same site reach each other without a delay.
+    With too few sites, all sites are returned.
     """
-
-    sites: Sequence[str]
-    directory: Path
-    """Directory for files of servers; empty at first, and removed with all files at the end."""
-
-    def address(self, site: str, number: int = 0) -> str:
-        """Return an IPv4 address of the site's servers, reachable from everywhere.
-
-        ``number`` is below 4, for stores that need several addresses with the same port.
-        """
-
-    def run(self, site: str, *words: str, environment: Mapping[str, str] | None = None) -> str:
-        """Return the output of a command in the network of the site's servers.
-
-        The command ends by itself. Raises ProgramNotStarted if the command fails, or takes 120 s.
-        """
-
-    def start(
-        self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
-        """Start a process that stays, with its output in ``directory``/``name``.log.
-
-        The bed ends remaining processes at its own end. ``environment`` replaces this process's
-        environment.
-        """
-
-    def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """End the process: SIGTERM, and SIGKILL after 10 s."""
+    first = sites.index(site)
+    return [sites[(first + further) % len(sites)] for further in range(min(copies, len(sites)))]
 
 
-class Deployment(Protocol):
-    """The servers of a store, held by the runner. Made by :meth:`StoreModule.deployment`."""
+class Deployment:
+    """The servers of a store, held by the runner."""
 
-    async def start(self, bed: SiteNetwork, replicas: int) -> None:
+    def __init__(self) -> None:
+        self.servers: dict[str, subprocess.Popen[bytes]] = {}
+        self.bed: FogNetwork
+
+    async def start(self, bed: FogNetwork, replicas: int) -> None:
         """Start the store at all sites of ``bed``; an object has ``replicas`` copies.
 
         The store serves on return. Raises ProgramNotStarted.
         """
+        self.bed, self.replicas = bed, replicas
+        await in_thread(self.deploy)
+
+    def deploy(self) -> None:
+        """Do the work of :meth:`start`."""
+        raise NotImplementedError
 
     async def stop(self) -> None:
-        """End every process that was started; also after a failure of :meth:`start`."""
+        """End every process that was started, the last first; also after a failed start."""
+        for server in reversed(self.servers.values()):
+            await in_thread(self.bed.stop, server)
 
     def parameters(self, site: str) -> Parameters:
         """Return the parameters of :meth:`StoreModule.connect` for users at ``site``."""
+        raise NotImplementedError
+
+    def serve(
+        self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a server at the site, with its output in NAME.log."""
+        self.servers[name] = self.bed.start(site, name, *words, environment=environment)
+
+    def await_server(
+        self, name: str, holds: Callable[[], object], what: str, timeout_s: float
+    ) -> None:
+        """Wait until the server does its part. Raises ProgramNotStarted."""
+        await_that(holds, what, timeout_s, self.bed.directory / f"{name}.log", self.servers)
+
+    def answer(self, site: str, *words: str, environment: Mapping[str, str] | None = None) -> str:
+        """Return the output of a command among the site's servers; empty on failure."""
+        try:
+            return self.bed.run(site, *words, environment=environment)
+        except ProgramNotStarted:
+            return ""
 
 
 class SiteClient(Protocol):
@@ -100,24 +106,14 @@ class SiteClient(Protocol):
 class StoreModule(Protocol):
     """The module of a store. Importing it needs no program and no library of the store."""
 
+    deployment: Callable[..., Deployment]
+    """Makes the deployment from the options of a row in store_table.py."""
+
     def missing(self) -> str | None:
         """Return the missing software, and how to get it, or None if complete."""
-
-    def deployment(self, options: Mapping[str, Any]) -> Deployment:
-        """Return the deployment. ``options`` are from the row in store_table.py."""
 
     async def connect(self, parameters: Parameters, site: str) -> SiteClient:
         """Return a client at ``site``. Raises OperationFailed.
 
         The caller is a process in the network of the site's users.
         """
-
-
-def answers(
-    sites: SiteNetwork, site: str, *words: str, environment: dict[str, str] | None = None
-) -> str:
-    """Return the output of a command in the network of the site's servers; empty on failure."""
-    try:
-        return sites.run(site, *words, environment=environment)
-    except ProgramNotStarted:
-        return ""

@@ -11,15 +11,12 @@ from experiments.sites.site_store import StoreModule
 
 
 class StoreRow(Struct, frozen=True):
-    """A row of the table of stores.
-
-    ``module`` is in experiments.sites. ``replicas`` is the number of copies of an object.
-    ``options`` are for the module's ``deployment``.
-    """
+    """A row of the table of stores: a module of experiments.sites, and copies of an object."""
 
     module: str
     replicas: int = 1
     options: Mapping[str, Any] = {}
+    """Arguments for the module's ``deployment``."""
 
 
 SITE_STORES = {

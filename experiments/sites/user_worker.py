@@ -41,19 +41,15 @@ class UserWorker:
         If each operation is done once, values are made before the clock runs.
         """
         self._known |= order.known
-        left = (
-            _until(order)
-            if order.for_s
-            else iter([(each, _value(each)) for each in order.operations])
-        )
+        once = [] if order.for_s else [(each, _value(each)) for each in order.operations]
+        left = _until(order) if order.for_s else iter(once)
         begin_s = time.perf_counter()
         done: list[FinishedOperation] = []
         await asyncio.gather(*(self._lane(left, order, done) for _ in range(order.parallel)))
         seconds = time.perf_counter() - begin_s
         written = {name for each in order.operations if each.size for name in each.names}
-        return Answer(
-            seconds, done, {name: known for name, known in self._known.items() if name in written}
-        )
+        known = {name: known for name, known in self._known.items() if name in written}
+        return Answer(seconds, done, known)
 
     async def _lane(
         self, left: Iterator[tuple[Operation, bytes]], order: Order, done: list[FinishedOperation]
@@ -79,11 +75,8 @@ class UserWorker:
         name = operation.names[0]
         got = []
         if operation.kind != "put":
-            got = list(
-                await asyncio.gather(
-                    *(self._client.get(self._known.get(each, each)) for each in operation.names)
-                )
-            )
+            names = [self._known.get(each, each) for each in operation.names]
+            got = list(await asyncio.gather(*map(self._client.get, names)))
         if operation.kind in ("put", "modify"):
             self._known[name] = await self._client.put(name, value)
         return got

@@ -51,25 +51,23 @@ async def measure_ycsb(scene: FogScene) -> None:
     """Run each workload at each site, all sites at once, on the records of the user's own site."""
     extent = scene.extent
     async with scene.users(scene.bed.sites) as users:
+        numbers = range(extent.records)
         await together(
             users,
             lambda user: Order(
-                puts([record(user.site, number) for number in range(extent.records)], RECORD_BYTES),
-                _LANES,
+                puts([record(user.site, each) for each in numbers], RECORD_BYTES), _LANES
             ),
         )
         for name, mix in YCSB_MIXES.items():
-            orders = {
-                site: Order(
-                    tuple(operations(mix, site, extent.records, extent.operations, seed)), _LANES
-                )
-                for seed, site in enumerate(scene.bed.sites)
-            }
-            left = sum(scene.bed.left().values())
+            orders = {}
+            for seed, site in enumerate(scene.bed.sites):
+                chosen = operations(mix, site, extent.records, extent.operations, seed)
+                orders[site] = Order(tuple(chosen), _LANES)
+            left = scene.left()
             answers = await together(users, lambda user, orders=orders: orders[user.site])  # type: ignore[misc]
             done = all_done(answers)
             figures = {
                 "per_s": sum(len(answer.done) / answer.seconds for answer in answers),
-                "between_bytes_per_op": (sum(scene.bed.left().values()) - left) / len(done),
+                "between_bytes_per_op": (scene.left() - left) / len(done),
             }
             scene.note("ycsb", figures, done, workload=name)

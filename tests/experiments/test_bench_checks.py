@@ -166,9 +166,9 @@ def test_a_wrong_read_is_told_in_every_output(tmp_path):
     found = points(
         [turn({"a read of k returned nothing": 1})],
         [Ares("ares-abd")],
-        {FULL_WORKLOADS[0].name: (10, 1)},
+        [FULL_WORKLOADS[0].name],
     )
-    report = BenchReport("here", "once", found, [], {}, {}, {"ares-abd": "memory"})
+    report = BenchReport("here", "once", found, {}, {})
     assert report.wrong == ["ares-abd, 10 B, 1 client: a read of k returned nothing"]
     assert "WRONG READ: ares-abd" in write(report, tmp_path)
     assert (

@@ -1,108 +1,52 @@
-"""The bench of moving domains (experiments/bench/moving.py): counts, and a smallest real run."""
+"""The bench of moving domains (experiments/bench/moving.py): its table, and a smallest real run."""
 
 import json
 
 import pytest
 
-from ares.model.configuration import Configuration
-from ares.model.identity import DEFAULT_DOMAIN
-from ares.reconfig.reconfigure import reconfigure
-from ares.registers.operations import read, write
-from experiments.bench.moving import main
-from experiments.bench.moving_figures import Latency, LatencyPair, latency
-from experiments.bench.moving_load import Trace, WatchedOperation, watched
-from tests.protocol.protocol_world import ProtocolWorld, servers
-
-OLD, NEW = Configuration.abd(servers(0, 1, 2)), Configuration.abd(servers(3, 4, 5))
+from ares.results.load_points import LoadLatency, LoadPoint
+from experiments.bench.moving import MOVER, NEW, OLD, MeasuredMove, MovingReport, main, text
 
 
-def test_rounds_are_counted_with_the_configurations_they_are_in():
-    world = ProtocolWorld(OLD.at(DEFAULT_DOMAIN, 0), range(6))
-    client, mover = world.client(), world.client()
-    trace = Trace()
-    client.run(watched(write(client.view, "k", b"v"), trace))
-    assert (trace.rounds, trace.configurations) == (2, {0})
-    mover.run(reconfigure(mover.view, NEW))
-    trace = Trace()
-    assert client.run(watched(read(client.view, "k"), trace)).value == b"v"
-    assert trace.configurations == {0, 1}
-    assert trace.rounds > 1
-    trace = Trace()
-    client.run(watched(read(client.view, "k"), trace))
-    assert (trace.rounds, trace.configurations) == (1, {1})
-
-
-def test_an_operation_that_is_watched_still_learns_what_went_wrong():
-    def failing():
-        raise ValueError("as it should")
-        yield
-
-    with pytest.raises(ValueError, match="as it should"):
-        next(watched(failing(), Trace()))
-
-
-def test_latencies_and_pauses_are_those_of_their_windows():
-    operations = [
-        WatchedOperation(at / 10, at / 10 + 0.001 * (at + 1), True, 1, 1)
-        for at in range(10)
-        if at != 5
-    ]
-    found = latency(operations, [(0.0, 0.95)])
-    assert (found.count, found.rounds) == (9, 1.0)
-    assert found.slowest_ms == pytest.approx(10)
-    assert found.pause_ms == pytest.approx(202, abs=1)
-    assert latency(operations, [(2.0, 3.0)]) == Latency(0, 0.0, 0.0, 0.0, 1000.0, 0.0)
-
-
-@pytest.mark.parametrize(("p99_ms", "met"), [(2.0, True), (2.1, False)])
-def test_the_goal_for_latency_while_moving(p99_ms, met):
-    quiet, moving = Latency(1, 1.0, 1.0, 1.0, 1.0, 1.0), Latency(1, 1.0, p99_ms, 1.0, 1.0, 1.0)
-    assert LatencyPair("reads", quiet, moving).met is met
+@pytest.mark.parametrize(("p99_s", "goal"), [(0.002, "met"), (0.0021, "MISSED")])
+def test_the_goal_for_latency_while_moving(p99_s, goal):
+    quiet, moving = (
+        LoadPoint(
+            1,
+            read=LoadLatency(9, 0.0005, seconds, 0.0005),
+            longest_pause_s=0.1,
+            server_cpu=dict.fromkeys([*OLD, *NEW, MOVER], 0.1),
+        )
+        for seconds in (0.001, p99_s)
+    )
+    move = MeasuredMove("ABD to EC", "some", 10, 4, 2.0, 50.0, 3, 1, quiet, moving, ["made up"])
+    told = text(MovingReport("here", "once", [move])).splitlines()
+    [reads] = [line for line in told if "some: reads" in line]
+    [writes] = [line for line in told if "some: writes" in line]
+    assert reads.split()[-6:] == [goal, "100", "100", "0.50", "0.50", "0.10"]
+    assert writes.split()[-6:-4] == ["-", "100"]
+    assert "WRONG READ: ABD to EC, some: made up" in told
 
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_short_bench_of_moving_reports_stages_and_loads(tmp_path, capsys):
-    assert (
-        main(
-            [
-                "--objects",
-                "30",
-                "--seconds",
-                "0.2",
-                "--only",
-                "ABD to EC",
-                "--slow",
-                "0.3",
-                "--out",
-                str(tmp_path),
-            ]
-        )
-        == 0
-    )
-    report = json.loads((tmp_path / "moving.json").read_text())
-    assert len(report["loads"]) == 3
-    for one in report["loads"]:
-        assert one["moved"] + one["skipped"] == 30
-        assert (one["failed"], one["wrong"]) == (0, [])
-        assert [name for name, _ in one["stages"]] == [
-            "read-config",
-            "add-config",
-            "update-config",
-            "finalize-config",
-            "gc-config",
-        ]
-        assert one["extra_s"] > 0
-    assert {one["batch"] for one in report["durations"]} == {True, False}
+def test_a_short_bench_of_moving_reports_loads_and_durations(tmp_path, capsys):
+    words = ["--objects", "30", "--seconds", "0.2", "--slow", "0.3"]
+    assert main([*words, "--only", "ABD to EC", "--out", str(tmp_path)]) == 0
+    moves = json.loads((tmp_path / "moving.json").read_text())["moves"]
+    under_load = [one for one in moves if one["quiet"]]
+    assert (len(under_load), len(moves)) == (3, 9)
+    for one in moves:
+        assert one["moved"] + one["skipped"] == one["objects"]
+        assert (one["wrong"], one["seconds"] > 0) == ([], True)
+    for one in under_load:
+        for point in (one["quiet"], one["moving"]):
+            assert point.get("failed", 0) == 0
+            assert point["read"]["count"] > 0
     told = (tmp_path / "moving.txt").read_text()
     assert told in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
-    runs = json.loads(
-        page.split('<script id="data" type="application/json">')[1].split("</script>")[0]
-    )["runs"]
-    moved = [run for run in runs if run["scenario"] == "moving"]
-    assert len(moved) == 3
-    for run in moved:
-        assert run["operations"]["read"]["ok"] > 0
-        assert [event[-1] for event in run["events"]][-1] == "the move has ended"
-    assert len([run for run in runs if run["load"]]) == len(report["durations"])
+    data = page.split('<script id="data" type="application/json">')[1].split("</script>")[0]
+    points = [run["load"]["points"] for run in json.loads(data)["runs"]]
+    assert sorted(map(len, points)) == [1] * 6 + [2] * 3
+    assert all(each[-1]["figures"]["objects/s"] > 0 for each in points)

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from experiments.bench import baseline
 from experiments.bench.__main__ import main
-from experiments.bench.as_runs import make_page, write_samples
+from experiments.bench.bench_files import make_page
 from experiments.bench.etcd_peer import Etcd
 from experiments.bench.figures import BenchReport, Figure, Point
-from experiments.bench.goals import BENCH_GOALS
-from experiments.bench.growth_sample import GrowthSample
+from experiments.bench.goals import BENCH_GOALS, approve, approved_ratios
 from experiments.bench.peers import ARES_PEERS
 from experiments.bench.redis_peer import REDIS
+from experiments.bench.scale import GrowthSample, keep_samples
 from experiments.bench.scale import text as scale_text
 from experiments.bench.store_processes import BenchError
 from experiments.bench.text import text
@@ -36,7 +35,6 @@ def test_a_short_bench_measures_every_store(tmp_path, capsys):
         "1",
         "--seconds",
         "0.1",
-        "--no-faults",
         "--out",
         str(tmp_path),
     ]
@@ -78,43 +76,26 @@ def point(peer: str = "etcd", clients: int = 1, median: float = 10.0, **others: 
     shape = {
         "peer": peer,
         "workload": f"10 B, {clients} clients",
-        "value_bytes": 10,
-        "clients": clients,
         "per_s": one,
         "p50_ms": one,
         "p99_ms": one,
     }
-    rest = {
-        "read_p50_ms": 1.0,
-        "write_p50_ms": 1.0,
-        "server_cpu": 1.0,
-        "generator_cpu": [0.95],
-        "others_cpu": 0.0,
-        "resident_mib": 1.0,
-    }
+    rest = {"server_cpu": 1.0, "generator_cpu": [0.95], "others_cpu": 0.0}
     return Point(**{**shape, **rest, "ratios": {"ABD": one}, "failed": 0, "wrong": [], **others})  # type: ignore[arg-type]
 
 
 def report(*points: Point) -> BenchReport:
-    return BenchReport(
-        "here",
-        "once",
-        list(points),
-        [],
-        {},
-        {"x": "x is not installed"},
-        {each.peer: "fsync" for each in points},
-    )
+    return BenchReport("here", "once", list(points), {}, {"x": "x is not installed"})
 
 
 def test_the_baseline_is_shown_beside_todays_ratio(tmp_path):
     kept = tmp_path / "baseline.json"
-    assert baseline.load(kept) == {}
-    baseline.save(report(point(median=4.0)), kept)
-    baseline.save(report(point(peer="redis", median=5.0)), kept)
-    assert len(baseline.load(kept)) == 2
+    assert approved_ratios(kept) == {}
+    approve(report(point(median=4.0)), kept)
+    approve(report(point(peer="redis", median=5.0)), kept)
+    assert len(approved_ratios(kept)) == 2
     today = report(point(median=2.0))
-    shown = text(today, baseline.load(kept))
+    shown = text(today, approved_ratios(kept))
     assert "2.00 [4.00]" in shown
     assert "x is not installed" in shown
 
@@ -146,32 +127,34 @@ def test_a_generator_that_was_the_bottleneck_and_a_busy_machine_are_marked():
 
 @pytest.mark.slow
 def test_what_grows_is_told_and_kept_as_runs(tmp_path):
-    samples = [
-        GrowthSample(
-            "keys", "ABD", "keys", count, {"op/s": 10.0, "bytes": 7.0 * count, "cost": float("inf")}
-        )
-        for count in (1, 100)
-    ]
-    samples.append(GrowthSample("clients", "EC", "clients", 5, {"op/s": 20.0, "failed": 3.0}))
-    assert scale_text(samples).count("op/s 10") == 2
+    samples = {
+        "keys": [
+            GrowthSample(
+                "ABD", "keys", count, {"op/s": 10.0, "bytes": 7.0 * count, "cost": float("inf")}
+            )
+            for count in (1, 100)
+        ],
+        "clients": [GrowthSample("EC", "clients", 5, {"op/s": 20.0, "failed": 3.0})],
+    }
+    told = [line.split() for line in scale_text(samples).splitlines()]
+    assert ["ABD", "100", "10", "700", "inf"] in told
+    assert ["clients", "op/s", "failed"] in told
     for _ in range(2):  # the results of the last bench are replaced
-        write_samples(tmp_path, samples, {"keys": "Keys", "clients": "Clients"}, "here")
+        keep_samples(tmp_path, samples)
         make_page(tmp_path)
     found = points_in(tmp_path)
     assert {name: [point["figures"] for point in points] for name, points in found.items()} == {
         "ABD_0": [{"bytes": 7.0}],
         "ABD_1": [{"bytes": 700.0}],
-        "EC_2": [{}],
+        "EC_0": [{}],
     }
-    assert [(point["clients"], point["per_s"], point["failed"]) for point in found["EC_2"]] == [
+    assert [(point["clients"], point["per_s"], point["failed"]) for point in found["EC_0"]] == [
         (5, 20.0, 3)
     ]
 
 
 def test_a_page_that_cannot_be_made_is_told_and_the_rounds_stay(tmp_path):
-    write_samples(
-        tmp_path, [GrowthSample("keys", "ABD", "keys", 1, {"op/s": 10.0})], {"keys": "Keys"}, "here"
-    )
+    keep_samples(tmp_path, {"keys": [GrowthSample("ABD", "keys", 1, {"op/s": 10.0})]})
     (tmp_path / "report.html").mkdir()
     with pytest.raises(BenchError, match="no page was made of"):
         make_page(tmp_path)

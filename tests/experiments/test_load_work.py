@@ -100,10 +100,9 @@ def test_a_killed_replica_is_survived_and_what_was_kept_is_told(tmp_path):
 
 def _kill_soon(running: RunningStore, events: Path) -> None:
     def kill() -> None:
-        os.kill(running.servers[running.replica], signal.SIGKILL)
+        os.kill(running.servers["s1"], signal.SIGKILL)
         operation_logs.write(
-            events,
-            {"time": datetime.now(UTC).isoformat(), "event": "crash", "server": running.replica},
+            events, {"time": datetime.now(UTC).isoformat(), "event": "crash", "server": "s1"}
         )
 
     threading.Timer(0.8, kill).start()

@@ -19,8 +19,7 @@ def test_a_measured_cluster_uses_sockets_only_where_asked(
             create(Path(directory), InitPlan(servers=3, consensus=0, base_port=0))
 
     monkeypatch.setattr(measured, "_cli", make_only)
-    options = measured.ClusterOptions(local_sockets=local_sockets)
-    with measured.local_cluster(3, "abd", options=options) as file:
+    with measured.local_cluster(3, local_sockets=local_sockets) as file:
         assert Settings.load(file).local_sockets == local_sockets
 
 

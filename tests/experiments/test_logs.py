@@ -15,10 +15,10 @@ from experiments.bench.measured_points import write_load
 from experiments.bench.redis_client import RedisStreamConnection
 from experiments.bench.store_clients import Coroutines
 from experiments.kept_runs import import_runs
-from experiments.local_cluster import ClusterOptions, local_cluster
+from experiments.local_cluster import local_cluster, server_pids
 from experiments.logs import log_faults, log_figures
 from experiments.logs.__main__ import LOG_PARTS_OF_CLAIMS, main
-from experiments.logs.log_figures import opened, pids_of, states_asked
+from experiments.logs.log_figures import opened, states_asked
 from experiments.logs.log_load_plan import (
     FAULT_RUNS,
     LOG_EXTENTS,
@@ -29,7 +29,7 @@ from experiments.logs.log_load_plan import (
     runs,
 )
 from experiments.logs.log_work import JointClients, LogLoop, LogWork, OurLog, go_through
-from experiments.logs.nats_client import NatsConnection, NatsError
+from experiments.logs.nats import NatsConnection, NatsError
 from experiments.measuring import Table
 from experiments.verdicts.claim import CONFIRMED, REFUTED
 from experiments.verdicts.claimed_points import claims, log_runs
@@ -280,9 +280,11 @@ def processors_of(pid):
 @pytest.mark.process
 async def test_servers_stay_on_their_processors_and_take_loads_of_two_logs():
     each, extent = LogLoadRun("CRAQ", 3, 64, 0.5, 0, (4,), 2, 1), LogExtent(*[()] * 5, 400, 20.0, 1)
-    with local_cluster(3, "abd", consensus=1) as file:
+    with local_cluster(3) as file:
         point = (await log_figures._measured(Table(), file, each, extent)).points[0]
-        used = [processors for pid in pids_of(file).values() for processors in processors_of(pid)]
+        used = [
+            processors for pid in server_pids(file).values() for processors in processors_of(pid)
+        ]
     assert all(each == set(sorted(os.sched_getaffinity(0))[:1]) for each in used)
     assert len(used) >= 3
     assert (point.read.count + point.write.count, point.failed, point.clients) == (400, 0, 4)
@@ -291,7 +293,7 @@ async def test_servers_stay_on_their_processors_and_take_loads_of_two_logs():
 @pytest.mark.slow
 @pytest.mark.process
 async def test_a_killed_tail_loses_no_acknowledged_entry():
-    with local_cluster(4, "abd", consensus=1, options=ClusterOptions(durability="fsync")) as file:
+    with local_cluster(4, "--durability fsync") as file:
         point = await log_faults.killed(file, FaultRun("tail", "command"))
     assert (point.write.count >= 30, point.figures) == (True, {"lost": 0.0})
     assert point.longest_pause_s > 0
@@ -300,7 +302,7 @@ async def test_a_killed_tail_loses_no_acknowledged_entry():
 @pytest.mark.slow
 @pytest.mark.process
 async def test_a_chain_under_load_says_what_it_took():
-    with local_cluster(3, "abd", consensus=1) as file:
+    with local_cluster(3) as file:
         async with AsyncExitStack() as closing:
             logs = [
                 await opened(closing, file, "events", ["s0", "s1", "s2"], number)
@@ -314,7 +316,7 @@ async def test_a_chain_under_load_says_what_it_took():
                     for log, name in zip(logs, ("CR", "CRAQ", "UCRAQ"), strict=True)
                 ]
             )
-            spent = await asyncio.wait_for(go_through(clients, [mixed], 6, pids_of(file)), 30)
+            spent = await asyncio.wait_for(go_through(clients, [mixed], 6, server_pids(file)), 30)
             assert await logs[0].tail() == len(mixed.appends) + 1
         assert states_asked(file) > 0
     assert (spent.count, mixed.troubles) == (300, {})

@@ -9,10 +9,9 @@ import pytest
 from ares.results.load_points import LoadLatency
 from experiments.sites import fog_plan
 from experiments.sites.access_times import measure_metadata
-from experiments.sites.fog_runs import keep
 from experiments.sites.fog_scene import FogScene
 from experiments.sites.orders import Answer, FinishedOperation
-from experiments.sites.outcome import Measurement
+from experiments.sites.outcome import Measurement, keep
 from experiments.verdicts.claim import CONFIRMED, REFUTED
 from experiments.verdicts.claimed_points import claims
 from experiments.verdicts.evaluate import evaluate

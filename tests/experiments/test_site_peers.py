@@ -20,8 +20,7 @@ from experiments.blocking_calls import in_thread
 from experiments.sites import cassandra, ipfs, rados
 from experiments.sites.fog_network import FogNetwork, bed, obstacle
 from experiments.sites.orders import Operation, Order
-from experiments.sites.placement import holders
-from experiments.sites.site_store import OperationFailed
+from experiments.sites.site_store import OperationFailed, holders
 from experiments.sites.site_users import user
 from experiments.sites.store_table import SITE_STORES, module_of
 
@@ -103,11 +102,7 @@ NODE = {
 
 class TestCassandra:
     def files(self, **more: str) -> dict[str, str]:
-        return described(
-            "cassandra",
-            "nantes",
-            {f"cassandra_{name}": value for name, value in (NODE | more).items()},
-        ).files
+        return described("cassandra", "nantes", NODE | more).files
 
     def test_a_node_with_a_site_has_a_data_centre(self) -> None:
         files = self.files(site="nantes")
@@ -273,7 +268,7 @@ def test_objects_are_read_where_they_were_written_and_elsewhere(store: str) -> N
 
 
 async def _written_and_read(made: FogNetwork, store: str) -> None:
-    deployment = module_of(SITE_STORES[store]).deployment(SITE_STORES[store].options)
+    deployment = module_of(SITE_STORES[store]).deployment(**SITE_STORES[store].options)
     names = [f"nantes/{number}" for number in range(3)]
     try:
         await deployment.start(made, SITE_STORES[store].replicas)

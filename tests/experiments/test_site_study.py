@@ -27,7 +27,6 @@ from experiments.sites import ares_store, disturbances, fog_plan, outcome
 from experiments.sites.__main__ import SITE_PARTS, SITE_TESTS
 from experiments.sites.access_times import measure_local, measure_remote
 from experiments.sites.fog_network import FogNetwork, bed, obstacle
-from experiments.sites.fog_runs import keep
 from experiments.sites.fog_scene import FogScene, pair
 from experiments.sites.orders import FinishedOperation, Operation, Order, is_whole, value_of
 from experiments.sites.outcome import NO, PARTIALLY, UNKNOWN, YES, Measurement, table, table_text
@@ -350,7 +349,7 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
         outcome.append(tmp_path / "results" / outcome.FOG_FILE, each)
     lines = (tmp_path / "results" / outcome.FOG_FILE).read_bytes().splitlines()
     assert [msgspec.json.decode(line, type=Measurement) for line in lines] == [one, other]
-    keep(tmp_path, [one, other], "2026-01-01T00:00:00+00:00")
+    outcome.keep(tmp_path, [one, other], "2026-01-01T00:00:00+00:00")
     rows, _ = read_rows(tmp_path)
     found = {row.parameters["sites"]: row for row in rows if row.op == "all"}
     assert (
@@ -383,7 +382,7 @@ def test_every_store_has_a_module_that_says_what_it_needs(name):
     module = module_of(SITE_STORES[name])
     lacking = module.missing()
     assert lacking is None or len(lacking) > 20, "what is not installed, and how to get it"
-    assert callable(module.deployment(SITE_STORES[name].options).start)
+    assert callable(module.deployment(**SITE_STORES[name].options).start)
 
 
 def test_an_object_lives_at_the_site_of_its_name():
@@ -500,7 +499,7 @@ async def test_ares_at_two_sites(monkeypatch):
     monkeypatch.setattr(disturbances, "_DISTURBED_OPERATION_S", 1.0)
     extent = fog_plan.FogExtent(1, 0.2, 0.5, 2.0, 1.0, 10, 20, accessed=6)
     noted: list[Measurement] = []
-    deployment = ares_store.deployment({})
+    deployment = ares_store.deployment()
     with bed(["a", "b"]) as made:
         try:
             await deployment.start(made, 1)
