@@ -10,7 +10,7 @@ import contextlib
 import errno
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from xxhash import xxh3_64
@@ -40,7 +40,7 @@ EXAMINE_WINDOW_BYTES = 1024 * 1024
 Pace = Callable[[int], None]
 
 
-class _Windows:
+class Windows:
     """A file's first ``end`` bytes, a window at a time.
 
     ``failed``: the disk could not read some block. ``read_bytes``: bytes read so far.
@@ -111,50 +111,28 @@ class _Windows:
                     self._filled = offset + read
 
 
-class SegmentExamination:
-    """:class:`ares.store.port.Examination` of the segment at ``path``, up to byte ``end``.
+class IntactBatches:
+    """The intact batches of a segment that began with ``head``, up to byte ``end``.
 
-    The segment began with ``head``. The examination goes from frame to frame, and after a broken
-    frame on to the next intact frame: the verdict must cover as many elements as possible.
+    The search goes from frame to frame, and after a broken frame on to the next intact frame.
     """
 
-    def __init__(self, disk: Disk, path: Path, head: Head, end: int) -> None:
-        self._disk = disk
-        self._path = path
+    def __init__(self, windows: Windows, head: Head, end: int) -> None:
+        self._windows = windows
         self._head = head
         self._end = end
-        self._whole = False
         self._looked_at = 0
-        self._damaged: dict[Key, None] = {}
-        self._readable: set[Key] = set()
 
-    def run(self, pace: Pace) -> ExaminationResult:
-        try:
-            descriptor = self._disk.open_past_cache(self._path)
-        except FileNotFoundError:
-            return ExaminationResult(False)
-        try:
-            self._windows = _Windows(self._disk, descriptor, self._end, pace)
-            return self._verdict()
-        finally:
-            self._disk.close(descriptor)
-
-    def _verdict(self) -> ExaminationResult:
-        head = b"".join(encode_head(self._head))
-        at, sequence = len(head), self._head.first
-        with contextlib.suppress(OSError):
-            self._whole = self._windows.read(0, at) == head
+    def __iter__(self) -> Iterator[tuple[int, Frame]]:
+        """Yield the position of each batch, and the batch as if the segment began with it."""
+        at = sum(map(len, encode_head(self._head)))
         while at < self._end:
             frame = self._frame(at)
             if frame is None or frame.magic != BATCH_MAGIC:
-                self._whole = False
                 at = self._search(at + ALIGNMENT)
-                continue
-            self._whole = self._whole and frame.sequence == sequence
-            self._look(frame, at)
-            at, sequence = at + frame.end, frame.sequence + 1
-        readable = frozenset(self._readable) if self._windows.failed else None
-        return ExaminationResult(self._whole and not self._damaged, tuple(self._damaged), readable)
+            else:
+                yield at, frame
+                at += frame.end
 
     def _frame(self, at: int) -> Frame | None:
         """Return the frame at ``at``, as if the segment began with it."""
@@ -191,6 +169,47 @@ class SegmentExamination:
 
     def _may_search(self) -> bool:
         return self._looked_at + self._windows.read_bytes < LOOKED_AT_SHARE * self._end
+
+
+class SegmentExamination:
+    """:class:`ares.store.port.Examination` of the segment at ``path``, up to byte ``end``.
+
+    The segment began with ``head``. The examination goes on after a broken frame: the verdict must
+    cover as many elements as possible.
+    """
+
+    def __init__(self, disk: Disk, path: Path, head: Head, end: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._head = head
+        self._end = end
+        self._whole = False
+        self._damaged: dict[Key, None] = {}
+        self._readable: set[Key] = set()
+
+    def run(self, pace: Pace) -> ExaminationResult:
+        try:
+            descriptor = self._disk.open_past_cache(self._path)
+        except FileNotFoundError:
+            return ExaminationResult(False)
+        try:
+            self._windows = Windows(self._disk, descriptor, self._end, pace)
+            return self._verdict()
+        finally:
+            self._disk.close(descriptor)
+
+    def _verdict(self) -> ExaminationResult:
+        head = b"".join(encode_head(self._head))
+        end, sequence = len(head), self._head.first
+        with contextlib.suppress(OSError):
+            self._whole = self._windows.read(0, end) == head
+        for at, frame in IntactBatches(self._windows, self._head, self._end):
+            self._whole = self._whole and (at, frame.sequence) == (end, sequence)
+            self._look(frame, at)
+            end, sequence = at + frame.end, frame.sequence + 1
+        self._whole = self._whole and end == self._end
+        readable = frozenset(self._readable) if self._windows.failed else None
+        return ExaminationResult(self._whole and not self._damaged, tuple(self._damaged), readable)
 
     def _look(self, frame: Frame, at: int) -> None:
         try:
