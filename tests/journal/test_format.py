@@ -18,6 +18,7 @@ from ares.store.journal.format import (
     decode_batch,
     decode_head,
     encode_batch,
+    encode_filled,
     encode_head,
     encode_mark,
     kept_of_torn,
@@ -184,3 +185,22 @@ def test_a_body_that_is_no_batch(body):
     data = memoryview(b"".join(encode_frame(BATCH_MAGIC, 1, 0, SALT, body)))
     with pytest.raises(Damage, match="not readable"):
         decode_batch(parse_frame(data, 0, SALT), data)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_filled_batch_has_exactly_the_wanted_size(count):
+    """Releases that know no filler read the facts as well: they decode two fields."""
+    facts = [ConfigurationRecord(PHOTOS, None, False)]
+    least = sum(map(len, encode_batch(7, 6, SALT, facts)))
+    empty = sum(map(len, encode_batch(7, 6, SALT, [])))
+    for more in [*range(0, 400, ALIGNMENT), 70 * KIB]:
+        size = least + (count - 1) * empty + more
+        data = encode_filled(7, count, SALT, facts, size)
+        assert len(data) == size
+        frames = list(walk(memoryview(data), 0, SALT, 7))
+        assert [frame.sequence for frame in frames] == list(range(7, 7 + count))
+        assert frames[-1].end == size
+        batches = [decode_batch(frame, memoryview(data)) for frame in frames]
+        assert [batch.facts for batch in batches] == [facts, *[[]] * (count - 1)]
+        assert all(batch.discarded == () for batch in batches)
+    assert encode_filled(7, count, SALT, facts, least + (count - 1) * empty - ALIGNMENT) is None

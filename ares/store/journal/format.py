@@ -138,7 +138,8 @@ class _EarlierBatch(Struct, frozen=True, array_like=True):
     discarded: tuple[int, ...] = ()
 
 
-_BATCH_FIELDS = b"\x92"
+_BATCH_FIELDS, _FILLED_FIELDS, _EMPTY, _FILLER = b"\x92", b"\x93", b"\x90", 0xC6
+_filler = struct.Struct(">BI")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_batch = msgspec.msgpack.Decoder(Batch).decode
@@ -202,6 +203,31 @@ def encode_batch(
         _BATCH_FIELDS + encode_array(facts) + _encode(discarded),
         parts,
     )
+
+
+def encode_filled(
+    sequence: int, count: int, salt: int, facts: Sequence[Stored], size: int
+) -> bytes | None:
+    """Return ``count`` batches of ``size`` bytes in all, or None if ``facts`` need more.
+
+    The first batch has the facts, and a filler which every release passes over; the others have no
+    facts.
+    """
+    empty = [
+        encode_frame(BATCH_MAGIC, number, sequence - 1, salt, _BATCH_FIELDS + 2 * _EMPTY)[0]
+        for number in range(sequence + 1, sequence + count)
+    ]
+    body = encode_array(facts) + _EMPTY
+    left = size - sum(map(len, empty)) - BATCH_PREFIX_BYTES - 1 - len(body)
+    if left < 0:
+        return None
+    if left < ALIGNMENT:
+        body = _BATCH_FIELDS + body
+    else:
+        filler = left - _filler.size
+        body = _FILLED_FIELDS + body + _filler.pack(_FILLER, filler) + bytes(filler)
+    first = encode_frame(BATCH_MAGIC, sequence, sequence - 1, salt, body)[0]
+    return b"".join([first, *empty])
 
 
 def _without_data(put: PutData, parts: list[Buffer]) -> PutData:
