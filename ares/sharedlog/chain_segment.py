@@ -157,6 +157,11 @@ class ChainSegment:
         return self.length if known else self.sent
 
     @property
+    def final(self) -> int:
+        """Return the end of the records that are the same at every node, for ever."""
+        return self.committed if self.end is None else self.length
+
+    @property
     def news(self) -> tuple[int, bool]:
         """Return the part of a forward beside the records."""
         return (self.reached, self.informed) if self.side_by_side else self.told

@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
-from ares.model.log_messages import Fetch, Fetched, LookRow, RowFound
+from ares.model.log_messages import Fetch, Fetched, LogRecord, LookRow, RowFound
 from ares.reconfig.throttle import Throttle
 from ares.sharedlog.bound_ids import BoundAppend
 from ares.sharedlog.chain_segment import ChainSegment, Sender, waiting_bytes
-from ares.sharedlog.entries import follow_on
-from ares.sharedlog.log_facts import LogTrimmed, PieceFetched
+from ares.sharedlog.entries import first_piece, follow_on
+from ares.sharedlog.log_facts import PIECES, LogTrimmed, LostRecords, PieceFetched
 from ares.sharedlog.log_state import LogState
 
 FETCH_AGAIN_S = 0.5
@@ -226,6 +226,14 @@ class EarlierLooks:
                 self._ask(key, look, now)
 
 
+def fetch_of(state: LogState, call: CallId, first: int) -> Fetch:
+    """Return a request for records from ``first`` on, with the successor of their chain (R1)."""
+    chain = state.chain_of(first) or state.chains[min(state.chains)]
+    following = state.chains.get(chain.index + 1)
+    successor = None if following is None else Successor(following, Status.PENDING)
+    return Fetch(call, chain.id, first, successor)
+
+
 class Fetcher:
     """Fetches of old records: a single piece at a time, each after ``pause_s``.
 
@@ -268,13 +276,9 @@ class Fetcher:
         free = self._throttle is None or self._throttle.busy_s(now) == 0
         if free and sources and not waiting and self.piece <= stored and now >= self._paused[1]:
             self._source += 1
-            chain = state.chain_of(first) or state.chains[min(state.chains)]
-            following = state.chains.get(chain.index + 1)
-            successor = None if following is None else Successor(following, Status.PENDING)
             self._under_way = (self._next_call(), first, now + FETCH_AGAIN_S)
             self._send(
-                sources[self._source % len(sources)],
-                Fetch(self._under_way[0], chain.id, first, successor),
+                sources[self._source % len(sources)], fetch_of(state, self._under_way[0], first)
             )
 
     def accept(self, reply: Fetched, now: float) -> LogTrimmed | PieceFetched | None:
@@ -309,3 +313,85 @@ class Fetcher:
         Otherwise a move could wait for ever for records of which a dead node has the only copy.
         """
         return LogTrimmed(upto)
+
+
+class Refetch:
+    """A second fetch of final records, which damage to a journal lost: a piece at a time.
+
+    ``found``: the records so far. ``sources``: the servers that gave them. ``failed``: no holder of
+    the next record gave it; each was asked once.
+    """
+
+    def __init__(
+        self,
+        state: LogState,
+        send: Callable[[ServerId, Fetch], None],
+        next_call: Callable[[], CallId],
+        throttle: Throttle | None = None,
+    ) -> None:
+        self._state = state
+        self._send = send
+        self._next_call = next_call
+        self._throttle = throttle
+        self._turn = 0
+        self.seek(LostRecords(PIECES, 0, 0, 0), 0, 0)
+
+    def seek(self, lost: LostRecords, first: int, upto: int) -> None:
+        """Begin to fetch the records of ``lost`` with positions in [first, upto)."""
+        self._lost, self._at, self._upto = lost, first, upto
+        self._asked: tuple[CallId, ServerId, float] | None = None
+        self._refusals = 0
+        self.found: list[LogRecord] = []
+        self.sources: set[ServerId] = set()
+        self.failed = False
+
+    @property
+    def ended(self) -> bool:
+        return self.failed or self._at >= self._upto
+
+    def go_on(self, now: float) -> None:
+        """Ask the next holder if no answer is awaited; a late answer counts as a refusal."""
+        busy = self._throttle is not None and self._throttle.busy_s(now) > 0
+        if self.ended or busy or (self._asked is not None and now < self._asked[2]):
+            return
+        self._refusals += self._asked is not None
+        holders = self._state.holders(self._at)
+        if self._refusals >= len(holders):
+            self.failed = True
+            return
+        self._turn += 1
+        server = holders[self._turn % len(holders)]
+        self._asked = self._next_call(), server, now + FETCH_AGAIN_S
+        self._send(server, fetch_of(self._state, self._asked[0], self._at))
+
+    def awaits(self, reply: Fetched) -> bool:
+        return self._asked is not None and reply.call == self._asked[0]
+
+    def accept(self, sender: Sender, reply: Fetched, now: float) -> None:
+        """Take the answer that is awaited."""
+        if self._asked is None or sender != self._asked[1]:
+            return
+        (_, server, _), self._asked = self._asked, None
+        records = self._fitting(first_piece(reply.records))
+        if records:
+            self._refusals, self._at = 0, records[-1].end
+            self.found += records
+            self.sources.add(server)
+            if self._throttle is not None:
+                self._throttle.count(now, sum(record.size for record in records))
+        else:
+            self._refusals += 1
+        self.go_on(now)
+
+    def _fitting(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
+        """Return the wanted records of an answer, or none if one is not in its place.
+
+        The first record may begin before the first wanted position: records are whole.
+        """
+        wanted = [each for each in records if each.end > self._at and each.first < self._upto]
+        if not wanted:
+            return ()
+        first, least = wanted[0].first, self._at if self.found else self._lost.first
+        size = sum(record.size for record in (*self.found, *wanted))
+        fits = least <= first <= self._at and wanted[-1].end <= self._upto
+        return wanted if fits and size <= self._lost.size and follow_on(first, wanted) else ()

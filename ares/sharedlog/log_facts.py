@@ -106,6 +106,18 @@ PIECES = b""
 """Name of the source of old records, among the ids of chains."""
 
 
+class LostRecords(NamedTuple):
+    """The records of ``source`` in [first, upto), lost by damage to a journal.
+
+    They had at most ``size`` bytes.
+    """
+
+    source: bytes
+    first: int
+    upto: int
+    size: int
+
+
 class EncodedTaken(Struct, frozen=True, array_like=True, tag=145):
     """A stored :class:`RecordsTaken` with undecoded records."""
 

@@ -529,19 +529,19 @@ class LogState:
     def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[LogRecord]:
         """Return records from ``first`` on that are the same at every node.
 
-        These records are below a known `end`.
+        These records are below a known `end`, or committed.
         """
         if first < self.base_upto:
             entries, upto = self.base, self.base_upto
         else:
-            pointed = [
+            holding = [
                 each
                 for each in self.segments.values()
-                if each.end is not None and not each.merged and each.start <= first < each.length
+                if not each.merged and each.start <= first < each.final
             ]
-            if not pointed:
+            if not holding:
                 return ()
-            entries, upto = pointed[0].entries, pointed[0].length
+            entries, upto = holding[0].entries, holding[0].final
         return self.read(entries, first, upto, bytes_max)[0][:records_max]
 
     def row_found(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:

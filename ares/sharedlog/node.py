@@ -65,18 +65,18 @@ from ares.reconfig.throttle import Throttle
 from ares.sharedlog.bound_ids import BoundAppend, bound_append, bound_id
 from ares.sharedlog.chain_node import ChainNode
 from ares.sharedlog.chain_segment import WAITING_REQUESTS_MAX, ChainSegment, Sender
-from ares.sharedlog.earlier_chains import EarlierLooks, EarlierRow, Fetcher
+from ares.sharedlog.earlier_chains import EarlierLooks, EarlierRow, Fetcher, Refetch
 from ares.sharedlog.entries import Entries, MemoryEntries, check_batch
-from ares.sharedlog.log_facts import ChainSealed, ChainsKnown, LogFact, LogTrimmed
+from ares.sharedlog.log_facts import ChainSealed, ChainsKnown, LogFact, LogTrimmed, LostRecords
 from ares.sharedlog.log_state import REASON_OF_LOG_ERROR
 
 
 class LogNode(ChainNode):
     """The node of a log at a server.
 
-    ``fetcher``: fetches old records in pieces of at most LOG_PIECE_BYTES. ``outbox_bytes``: bytes
-    of entries and records in the next result of :meth:`take`. ``throttle``: the rate limit of
-    fetches.
+    ``fetcher``: fetches old records in pieces of at most LOG_PIECE_BYTES. ``refetch``: fetches
+    records that damage lost. ``outbox_bytes``: bytes of entries and records in the next result of
+    :meth:`take`. ``throttle``: the rate limit of fetches.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class LogNode(ChainNode):
             self._send, self.state.row_found, self._append_found, self._next_call
         )
         self.fetcher = Fetcher(self.state, self._send, self._next_call, throttle)
+        self.refetch = Refetch(self.state, self._send, self._next_call, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             BoundAppend: self.append,
             AwaitAppend: self.await_append,
@@ -223,6 +224,7 @@ class LogNode(ChainNode):
         self._reads.tick(now)
         self._looks.tick(now)
         self.fetcher.go_on(self.now, self._stored)
+        self.refetch.go_on(now)
 
     # -- outputs -----------------------------------------------------------------------------------
 
@@ -562,7 +564,7 @@ class LogNode(ChainNode):
         self._looks.receive(reply, self.now)
 
     def fetch(self, sender: Sender, request: Fetch) -> None:
-        """Answer with old records from any segment. The request carries the successor (R1)."""
+        """Answer with final records from any segment. The request carries the successor (R1)."""
         segment = self.state.segments.get(request.configuration)
         if segment is not None and request.successor is not None:
             self._point(segment, request.successor)
@@ -576,6 +578,9 @@ class LogNode(ChainNode):
         self._send(sender, fetched, self.fact_count)
 
     def fetched(self, sender: Sender, reply: Fetched) -> None:
+        if self.refetch.awaits(reply):
+            self.refetch.accept(sender, reply, self.now)
+            return
         fact = self.fetcher.accept(reply, self.now)
         if isinstance(fact, LogTrimmed):
             self._record_trim(fact.upto)
@@ -583,6 +588,25 @@ class LogNode(ChainNode):
             self._record(fact)
             self.fetcher.piece = self.fact_count
         self.fetcher.go_on(self.now, self._stored)
+
+    def needed(self, lost: LostRecords) -> tuple[int, int] | None:
+        """Return the lost positions whose records are needed: none may be. None: not known yet.
+
+        No node shows or gives away records that are trimmed here, cut, or dropped with a collected
+        chain. This counts when it is durable. Other records must be final.
+        """
+        segments = self.state.segments
+        if any(each.pointed > self._stored for each in segments.values()):
+            return None
+        segment = segments.get(ConfigurationId(lost.source))
+        first, upto = max(lost.first, self._trimmed_durably), lost.upto
+        if segment is not None and segment.successor is not None:
+            upto = min(upto, segment.start if segment.end is None else segment.end)
+            if segment.collected:  # the old part may have taken some of them over
+                upto = min(upto, self.state.base_upto)
+        elif segment is not None and upto > segment.committed:
+            return None
+        return first, max(first, upto)
 
     def refused(self, sender: Sender, reply: Refused) -> None:
         """Introduce the newest chain of ``sender``, and earlier chains, to ``sender``.

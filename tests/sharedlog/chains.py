@@ -1,7 +1,10 @@
 """Nodes of a chain, wired by hand: the test delivers or loses each message."""
 
+from typing import Any
+
 from ares.model.configuration import CHAIN_RULE, Configuration, Server
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
+from ares.model.log_messages import LogRecord, seal_of
 from ares.model.messages import AnyMessage
 from ares.sharedlog.node import LogNode
 
@@ -83,3 +86,11 @@ class Wired:
 
 def call(number: int = 1) -> CallId:
     return CallId(number)
+
+
+def sealed(record: LogRecord, **changes: Any) -> LogRecord:
+    """Return a changed record with the seal that a head makes."""
+    names = record.__struct_fields__
+    fields = {name: getattr(record, name) for name in names} | changes
+    fields["seal"] = seal_of(*[fields[name] for name in names[:-1]])
+    return LogRecord(**fields)

@@ -1,0 +1,179 @@
+"""A second fetch of lost records: from any chain that has them as final, and from no liar."""
+
+import pytest
+from msgspec.structs import replace
+
+from ares.model.configuration import Status, Successor
+from ares.model.log_messages import Append, Fetch, Fetched, Seal, Trim
+from ares.model.messages import CollectConfig, Introduce
+from ares.sharedlog.earlier_chains import FETCH_AGAIN_S
+from ares.sharedlog.log_facts import PIECES, LostRecords
+
+from .chains import CLIENT, Wired, call, chain, sealed
+
+C0 = chain()
+C1 = chain(1, start=6, servers=("s1", "s2", "s3"))
+GONE = LostRecords(C0.id, 1, 5, 1000)
+
+
+def append(number, *entries):
+    return Append(call(number), C0.id, CLIENT, number, number, 0, entries)
+
+
+@pytest.fixture
+def wired():
+    """Have three records of two entries each at three nodes, and a node of the next chain."""
+    wired = Wired("s0", "s1", "s2", "s3")
+    for name in C0.server_ids:
+        wired.hand(name, Introduce(call(), C0))
+    for number in (1, 2, 3):
+        wired.hand("s0", append(number, b"a", b"b"))
+    wired.run()
+    for _ in range(3):
+        wired.tick()
+        wired.run()
+    return wired
+
+
+def records(wired, name="s0"):
+    return wired.nodes[name].state.segments[C0.id].entries.records(0, 6)
+
+
+def sought(wired, name, lost, first, upto):
+    """Return the fetch of a node, after all messages."""
+    refetch = wired.nodes[name].refetch
+    refetch.seek(lost, first, upto)
+    for _ in range(9):
+        wired.tick(FETCH_AGAIN_S)
+        wired.run()
+    assert refetch.ended
+    return refetch
+
+
+def test_committed_records_come_from_any_node_of_a_live_chain(wired):
+    refetch = sought(wired, "s1", LostRecords(C0.id, 2, 6, 1000), 2, 6)
+    assert not refetch.failed
+    assert refetch.found == list(records(wired))[1:]
+    assert len(refetch.sources) == 1
+
+
+def test_the_first_record_may_begin_before_the_needed_part(wired):
+    """A trim may end inside of a record."""
+    refetch = sought(wired, "s1", LostRecords(C0.id, 2, 6, 1000), 3, 6)
+    assert refetch.found == list(records(wired))[1:]
+    refetch = sought(wired, "s1", LostRecords(C0.id, 3, 6, 1000), 3, 6)
+    assert refetch.failed, "the lost records began at another position"
+
+
+def test_nothing_is_asked_for_where_nothing_is_needed(wired):
+    wired.nodes["s1"].refetch.seek(GONE, 5, 5)
+    wired.tick()
+    assert wired.nodes["s1"].refetch.ended
+    assert not [message for _, _, message in wired.sent if isinstance(message, Fetch)]
+
+
+def test_records_that_are_not_committed_are_not_given(wired):
+    wired.hand("s0", append(4, b"dirty"))
+    wired.sent.clear()
+    for first, count in ((0, 3), (6, 0)):
+        wired.hand("s0", Fetch(call(9), C0.id, first, None), "s1")
+        [fetched] = [message for _, _, message in wired.sent if isinstance(message, Fetched)]
+        assert len(fetched.records) == count
+        wired.sent.clear()
+
+
+def test_records_of_an_old_chain_come_from_a_node_that_fetched_them(wired):
+    for name in C0.server_ids:
+        wired.hand(name, Seal(call(6), C0.id))
+    for name in ("s1", "s2", "s3"):
+        wired.hand(name, Introduce(call(7), C1, (C0,)))
+    for _ in range(9):
+        wired.tick()
+        wired.run()
+    collect = CollectConfig(call(8), C0.id, Successor(C1, Status.FINALIZED))
+    wanted = list(records(wired))
+    for name in C0.server_ids:
+        wired.hand(name, collect)
+    wired.run()
+    refetch = sought(wired, "s2", LostRecords(PIECES, 0, 6, 1000), 0, 6)
+    assert refetch.found == wanted
+    assert refetch.sources <= {"s1", "s3"}
+
+
+def asked(wired):
+    [(to, request)] = [(to, it) for _, to, it in wired.sent if isinstance(it, Fetch)]
+    wired.sent.clear()
+    return to, request
+
+
+LIES = {
+    "nothing": lambda right: [],
+    "wrong seal": lambda right: [replace(right[0], seal=7), *right[1:]],
+    "another client": lambda right: [replace(right[0], client=8), *right[1:]],
+    "another position": lambda right: [sealed(right[0], first=3)],
+    "before the lost ones": lambda right: [sealed(right[0], first=1, entries=(b"a",) * 3)],
+    "a gap": lambda right: [right[0], sealed(right[1], first=5, entries=(b"a",))],
+    "beyond the lost ones": lambda right: [right[0], sealed(right[1], entries=(b"a",) * 3)],
+    "too much": lambda right: [sealed(right[0], entries=(b"a" * 600, b"b" * 600))],
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_after_a_wrong_answer_the_next_holder_is_asked_and_each_once(wired, lie, ends_well):
+    right, node = list(records(wired))[1:], wired.nodes["s1"]
+    wired.sent.clear()
+    node.refetch.seek(LostRecords(C0.id, 2, 6, 1000), 2, 6)
+    node.refetch.go_on(wired.now)
+    wired.collect("s1")
+    first, request = asked(wired)
+    wired.hand("s1", Fetched(request.call, 2, tuple(lie(right)), 0), first)
+    second, request = asked(wired)
+    assert {first, second} == {"s0", "s2"}
+    wired.hand("s1", Fetched(request.call, 2, tuple(right if ends_well else lie(right)), 0), second)
+    assert node.refetch.ended
+    assert node.refetch.failed != ends_well
+    assert node.refetch.found == (right if ends_well else [])
+    assert not [it for _, _, it in wired.sent if isinstance(it, Fetch)]
+
+
+def test_silent_holders_are_passed_over_and_other_senders_are_not_heard(wired):
+    right, node = list(records(wired))[1:], wired.nodes["s1"]
+    wired.sent.clear()
+    node.refetch.seek(LostRecords(C0.id, 2, 6, 1000), 2, 6)
+    node.refetch.go_on(wired.now)
+    wired.collect("s1")
+    first, request = asked(wired)
+    wired.hand("s1", Fetched(request.call, 2, tuple(right), 0), "s9")
+    assert not node.refetch.ended
+    wired.tick(FETCH_AGAIN_S)
+    second, _ = asked(wired)
+    assert second != first
+    wired.hand("s1", Fetched(request.call, 2, tuple(right), 0), first)
+    assert not node.refetch.found, "the answer came late"
+    wired.tick(FETCH_AGAIN_S)
+    assert node.refetch.failed
+
+
+def test_what_is_needed_depends_on_durable_facts(wired):
+    node = wired.nodes["s1"]
+    lost = LostRecords(C0.id, 2, 6, 1000)
+    assert node.needed(lost) == (2, 6)
+    assert node.needed(lost._replace(upto=7)) is None, "that may still be cut"
+    wired.hand("s0", Trim(call(5), C0.id, 3))
+    wired.run()
+    wired.tick()
+    wired.run()
+    assert node.needed(lost) == (3, 6)
+    assert node.needed(LostRecords(PIECES, 0, 2, 9)) == (3, 3)
+    shorter = chain(1, start=4, servers=("s1", "s2", "s3"))
+    for name in ("s0", "s1"):
+        wired.nodes[name].state.segments[C0.id].committed = 4
+    wired.hand("s1", Introduce(call(7), shorter, (C0,)), sync=False)
+    assert node.needed(lost) is None, "the end of the chain is not durable yet"
+    wired.collect("s1")
+    assert node.needed(lost) == (3, 4)
+    for name in ("s0", "s1"):
+        wired.hand(name, CollectConfig(call(8), C0.id, Successor(shorter, Status.FINALIZED)))
+    assert node.needed(lost) == (3, 4), "they are in the old part of the next chain's node"
+    assert wired.nodes["s0"].needed(lost) == (3, 3), "s0 dropped them"
