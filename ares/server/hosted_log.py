@@ -43,7 +43,7 @@ from ares.sharedlog.log_facts import (
 from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
 from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
-from ares.store.port import OrderedJournal, Use
+from ares.store.port import LogRepair, OrderedJournal, Use
 
 LOG_PLACE_BYTES = 8 * 1024 * 1024
 """Size of a place in a log's journal."""
@@ -131,6 +131,11 @@ class HostedLog:
     def scan(self, mark: BatchPlace, encoded: bool) -> Iterator[Sequence[object]]:
         """Yield batches; see :class:`ares.sharedlog.stored_entries.JournalReader`."""
         return self.journal.scan(mark, encoded) if self.journal is not None else iter(())
+
+    def repair(self, place: int) -> LogRepair | None:
+        """Return a repair of a place; None without such a place."""
+        standings = frozenset(self.standings)
+        return None if self.journal is None else self.journal.repair(place, standings)
 
     def begin(self) -> None:
         """Open the journal and restore the node. Raises the errors of a journal's recovery."""
@@ -280,7 +285,8 @@ class HostedLog:
 
     def hand(self, sender: Sender, message: Any) -> None:
         """Hand a message to the node, as far as the disk has room for its facts."""
-        if self.journal is not None:
+        lost = isinstance(message, Fetched) and self.node.refetch.awaits(message)
+        if self.journal is not None and not lost:  # a repair takes no room
             try:
                 fitting = self.fitting(message)
             except OSError as error:

@@ -74,6 +74,13 @@ class Marks:
         _, places, offsets, sequences = self._fields
         return BatchPlace(places[at], offsets[at], sequences[at])
 
+    def join(self, place: int, batches: range, sequence: int) -> None:
+        """Let the marks of the bytes ``batches`` of ``place`` name the batch at their beginning."""
+        _, places, offsets, sequences = self._fields
+        for at in range(bisect_left(places, place), bisect_right(places, place)):
+            if offsets[at] in batches:
+                offsets[at], sequences[at] = batches.start, sequence
+
     def forget_below(self, place: int) -> None:
         """Forget the marks in earlier places than ``place``."""
         gone = bisect_left(self._fields[1], place)
@@ -84,10 +91,12 @@ class Marks:
 class RecordIndex:
     """An index of the records in a log's journal.
 
-    ``noted``: appended facts whose batch is not known yet.
+    ``noted``: appended facts whose batch is not known yet. ``suspects``: places where a read did
+    not find its records.
     """
 
     def __init__(self, reader: JournalReader) -> None:
+        self.suspects: set[int] = set()
         self._reader = reader
         self._index: dict[Source, Marks] = {}
         self._places: dict[Source, list[tuple[int, int]]] = {}
@@ -152,6 +161,11 @@ class RecordIndex:
             if not self._places[source]:
                 self.forget(source)
 
+    def join(self, place: int, batches: range, sequence: int) -> None:
+        """Note that a repair joined ``batches``, bytes of ``place``, to a batch ``sequence``."""
+        for marks in self._index.values():
+            marks.join(place, batches, sequence)
+
     def read(self, source: Source, first: int, upto: int) -> Iterator[LogRecord]:
         """Yield the records of ``source`` with entries in [first, upto), from settled places.
 
@@ -172,7 +186,7 @@ class RecordIndex:
                 yield record
                 first = record.end
             if first == begin:
-                raise _lost(first)
+                raise self._lost(source, first)
 
     def record(self, source: Source, position: int) -> LogRecord:
         """Return the record of ``source`` with ``position``; decode one record of a batch at most.
@@ -198,7 +212,13 @@ class RecordIndex:
                 return record
             if last > position:
                 break
-        raise _lost(position)
+        raise self._lost(source, position)
+
+    def _lost(self, source: Source, position: int) -> StoreDamaged:
+        if (mark := self._mark(source, position)) is not None:
+            self.suspects.add(mark.place)
+        why = f"position {position} was put down there, and cannot be read"
+        return StoreDamaged("of a log", why)
 
     def _mark(self, source: Source, position: int) -> BatchPlace | None:
         """Return the place from which the record with ``position`` is found."""
@@ -213,10 +233,6 @@ class RecordIndex:
         for facts in self._reader.scan(mark, False) if mark is not None else ():
             for records in _fetched(facts) if source == PIECES else _taken(facts, source):
                 yield from records[index_of(records, first) :]
-
-
-def _lost(position: int) -> StoreDamaged:
-    return StoreDamaged("of a log", f"position {position} was put down there, and cannot be read")
 
 
 def _taken(facts: Sequence[object], chain: Source) -> list[Sequence[LogRecord]]:

@@ -5,17 +5,19 @@ Both implementations, on disk and in memory, pass the same tests
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from ares.model.codec import Encoded
+from ares.model.errors import AresError
 from ares.model.identity import DomainName
+from ares.model.log_messages import LogRecord
 from ares.model.messages import PutData
 from ares.replica.facts import Fact
 from ares.replica.facts import Key as Key
-from ares.sharedlog.log_facts import BatchPlace, LogFact, LogSnapshot
+from ares.sharedlog.log_facts import BatchPlace, LogFact, LogSnapshot, LostRecords
 
 Stored = Fact | LogFact | LogSnapshot
 """A fact in a journal: a server has a journal for its objects, and another for each log."""
@@ -55,6 +57,37 @@ class Examination(Protocol):
         """Examine; ``pace(bytes)`` is called before each read of so many bytes.
 
         An exception of ``pace`` ends the examination. Raises OSError if the examination failed.
+        """
+
+
+class NotRepaired(AresError):
+    """A damaged place of a log stays as it is; the text is the reason."""
+
+
+class JoinedBatches(NamedTuple):
+    """The bytes ``batches`` of a place, which are one batch now, at their beginning."""
+
+    place: int
+    batches: range
+    sequence: int
+
+
+class LogRepair(Protocol):
+    """A repair of a damaged place of a log, run wherever waiting is allowed.
+
+    The journal may change in any way meanwhile. Methods raise :class:`NotRepaired` and OSError, and
+    call ``pace`` as :meth:`Examination.run` does.
+    """
+
+    def look(self, pace: Callable[[int], None]) -> Sequence[LostRecords]:
+        """Return the records that the damage lost. Nothing is changed."""
+
+    def write(
+        self, found: Sequence[Sequence[LogRecord]], pace: Callable[[int], None]
+    ) -> Sequence[JoinedBatches]:
+        """Write the lost records into the place, durably, and examine the place.
+
+        ``found``: for each result of :meth:`look`, the records whose content is needed.
         """
 
 
@@ -156,6 +189,12 @@ class OrderedJournal(Journal, Protocol):
         """Yield the facts of each batch from ``mark`` to the end of its place, or to damage.
 
         The place takes no more facts. ``encoded``: as EncodedFact, with undecoded records.
+        """
+
+    def repair(self, place: int, standings: Collection[int]) -> LogRepair | None:
+        """Return a repair of the place; None without such a place (any more).
+
+        ``standings``: the places that begin with a standing.
         """
 
 

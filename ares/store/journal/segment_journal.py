@@ -21,7 +21,7 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +47,7 @@ from ares.store.journal.format import (
     mapped,
     walk,
 )
+from ares.store.journal.log_repair import PlaceFile, PlaceRepair
 from ares.store.journal.segments import (
     NEW_SEGMENT_SUFFIX,
     SEGMENT_SUFFIX,
@@ -519,6 +520,15 @@ class SegmentJournal:
             if end is None or segment is None
             else SegmentExamination(self._disk, segment.path, segment.head, end)
         )
+
+    def repair(self, place: int, standings: Collection[int]) -> PlaceRepair | None:
+        segments = {**self._sealed, **({self._head.number: self._head} if self._head else {})}
+        places = [
+            PlaceFile(number, segments[number].path, segments[number].head, end)
+            for number, end in sorted(self.durable().items())
+        ]
+        known = any(each.number == place for each in places)
+        return PlaceRepair(self._disk, self._owner, places, place, standings) if known else None
 
     def seal(self, place: int, room: int = 0) -> bool:
         if self._head is None or self._head.number != place:

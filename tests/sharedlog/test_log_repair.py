@@ -1,0 +1,422 @@
+"""Damaged places of a log on the model disk: repaired in place from the records of another node.
+
+Otherwise they stay as they are.
+"""
+
+import contextlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ares.model.configuration import Status, Successor
+from ares.model.errors import StoreDamaged
+from ares.model.identity import ClientId
+from ares.model.log_messages import LogRecord
+from ares.sharedlog.log_facts import (
+    PIECES,
+    ChainPointed,
+    ChainSealed,
+    ChainsKnown,
+    LogTrimmed,
+    PieceFetched,
+    RecordsTaken,
+)
+from ares.store.journal import log_repair
+from ares.store.journal.format import decode_batch, decode_head, parse_frame, walk
+from ares.store.journal.log_repair import LogReplay
+from ares.store.port import NotRepaired
+from ares.testing.sim.model_disk import PowerLost
+
+from .chains import chain, sealed
+from .hosted import PLACE_BYTES, LogOnDisk, seen
+
+CHUNKS, SEEDS, STEPS = 2, 40, 150
+RECORD_FACTS = (RecordsTaken, PieceFetched)
+
+
+def unpaced(size):
+    """Read at once."""
+
+
+class RottenLog(LogOnDisk):
+    """A log whose records have seals, and damage to its places."""
+
+    def record_fact(self, fact):
+        if isinstance(fact, RECORD_FACTS):
+            fact = replace(fact, records=tuple(map(sealed, fact.records)))
+        super().record_fact(fact)
+
+    def put(self, fact):
+        """Record a fact, in a batch of its own."""
+        self.record_fact(fact)
+        self.sync()
+
+    def restart(self):
+        self.sync()
+        self.start()
+
+    def start(self):
+        super().start()
+        if self.live is not None:
+            self.live.settled(self.live.length)
+
+    def content(self, place):
+        return self.disk.files[f"{place:08}.log"]
+
+    def overwrite(self, place, at, data):
+        descriptor = self.disk.open(Path(f"{place:08}.log"))
+        self.disk.write(descriptor, [data], at)
+        self.disk.sync(descriptor)
+        self.disk.close(descriptor)
+
+    def frames(self, place):
+        """Return the batches of an intact place."""
+        view = memoryview(self.content(place))
+        head = parse_frame(view, 0, place)
+        told = decode_head(head)
+        return list(walk(view, head.end, told.salt, told.first))
+
+    def facts_in(self, place, begin, end):
+        """Return the facts of the batches that overlap with the bytes."""
+        view = memoryview(self.content(place))
+        overlapping = [it for it in self.frames(place) if it.start < end and begin < it.end]
+        return [fact for frame in overlapping for fact in decode_batch(frame, view).facts]
+
+    def found(self, lost):
+        """Return the records that another node gives for lost records."""
+        part = self.hosted.node.needed(lost)
+        if part is None:
+            return None
+        wanted = [*range(*part)]
+        if not wanted:
+            return []
+        told = [
+            record
+            for fact in self.facts
+            if isinstance(fact, RECORD_FACTS)
+            and (fact.configuration if isinstance(fact, RecordsTaken) else PIECES) == lost.source
+            for record in fact.records
+        ]
+        for begin in reversed(range(len(told))):
+            run, at = [], part[0]
+            for record in told[begin:]:
+                if not record.first <= at < record.end or (run and record.first != at):
+                    break
+                run.append(record)
+                at = record.end
+                if at == part[1] and run[0].first >= lost.first:
+                    return run
+        assert lost.source == PIECES, f"no node has {lost}"
+        return None
+
+    def repair(self, place):
+        """Repair a place; return the lost records, or None if they are not final."""
+        repair = self.hosted.repair(place)
+        lost = repair.look(unpaced)
+        found = [self.found(each) for each in lost]
+        if None in found:
+            return None
+        for joined in repair.write(found, unpaced):
+            self.hosted.shelf.join(*joined)
+        return lost
+
+
+def harm(log, place, kind):
+    """Damage a place; return the facts that are lost."""
+    rng, frames = log.rng, log.frames(place)
+    start, end = frames[0].start, frames[-1].end
+    at = rng.randrange(len(frames))
+    frame = frames[at]
+    first, upto = {
+        "block": (max(start, frame.start // 512 * 512), min(end, frame.start // 512 * 512 + 512)),
+        "body": (frame.start + 40, frame.start + 41),
+        "prefix": (frame.start + rng.randrange(40), frame.start + 40),
+        "two batches": (frame.start + 41, frames[min(at + 1, len(frames) - 1)].start + 42),
+        "all batches": (start, end),
+        "all": (0, end),
+        "head": (9, 20),
+    }[kind]
+    lost = log.facts_in(place, first, upto)
+    log.overwrite(place, first, bytes([log.content(place)[first] ^ 1]) + bytes(upto - first - 1))
+    return lost
+
+
+KINDS = ("block", "body", "prefix", "two batches", "all batches", "all", "head")
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_repaired_place_is_as_before_and_other_places_stay_as_they_are(chunk):
+    outcomes = Counter()
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        log = RottenLog(seed)
+        for _ in range(STEPS):
+            log.anything()
+        log.restart()
+        for kind in KINDS:
+            places = [place for place in sorted(log.journal.places()) if log.frames(place)]
+            if places:
+                place = log.rng.choice(places)
+                outcome, lost_facts = harmed_and_repaired(log, place, kind)
+                outcomes.update((each, outcome) for each in {kind, *map(type, lost_facts)})
+    assert all(outcomes[kind, "repaired"] for kind in (*KINDS, *RECORD_FACTS, LogTrimmed))
+    assert outcomes[ChainPointed, "left"]
+
+
+def harmed_and_repaired(log, place, kind):
+    """Damage a place, and repair it; return the outcome, and the facts that were there."""
+    before, whole = seen(log.state), log.content(place)
+    lost_facts = harm(log, place, kind)
+    rotten = log.content(place)
+    try:
+        outcome = "not final" if log.repair(place) is None else "repaired"
+    except NotRepaired:
+        outcome = "left"
+        others = [fact for fact in lost_facts if not isinstance(fact, RecordsTaken)]
+        assert others, "records of chains alone are always repaired"
+    if outcome != "repaired":
+        assert log.content(place) == rotten, "nothing is written"
+        log.overwrite(place, 0, whole)
+        return outcome, lost_facts
+    assert len(log.content(place)) == len(whole)
+    assert seen(log.state) == before
+    log.start()
+    assert seen(log.state) == before
+    repaired = log.hosted.repair(place)
+    assert repaired is None or repaired.look(unpaced) == ()
+    return outcome, lost_facts
+
+
+def of(count, seed=1, make=RottenLog):
+    """Make a log of ``count`` committed records of an entry each, each in a batch of its own."""
+    log = make(seed)
+    log.put(ChainsKnown((chain(),)))
+    for number in range(count):
+        entries = (100 * (b"%d" % (number % 10)),)
+        record = LogRecord(number, ClientId(1), number + 1, number + 1, entries)
+        log.put(RecordsTaken(log.live.configuration.id, (record,)))
+    log.restart()
+    return log
+
+
+def damage_batch(log, place, number):
+    frame = log.frames(place)[number]
+    log.overwrite(place, frame.start + 30, b"\xff" * 8)
+
+
+def lost_by(log, place, number):
+    damage_batch(log, place, number)
+    return log.hosted.repair(place).look(unpaced)
+
+
+def test_a_place_is_repaired_as_often_as_it_is_damaged():
+    log = of(200)
+    before = seen(log.state)
+    for number in (1, 1, 0, 2):
+        damage_batch(log, 3, number)
+        log.repair(3)
+        assert seen(log.state) == before
+    log.start()
+    assert seen(log.state) == before
+    damage_batch(log, 3, 1)
+    with pytest.raises(StoreDamaged):
+        log.start()
+
+
+def test_a_standing_that_was_lost_commits_nothing():
+    """A start would show records that may still be cut."""
+    log = of(200)
+    LogOnDisk.start(log)
+    committed = log.live.committed
+    log.live.settled(log.live.length)
+    damage_batch(log, 3, 0)
+    log.repair(3)
+    LogOnDisk.start(log)
+    assert log.live.committed == committed < log.live.length
+
+
+def test_records_that_may_still_be_cut_are_left():
+    log = of(200)
+    damage_batch(log, 3, 2)
+    log.live.committed = 5
+    assert log.repair(3) is None
+    log.live.committed = log.live.length
+    assert log.repair(3)
+
+
+def test_the_place_that_is_written_to_is_left():
+    log = of(200)
+    [place] = log.journal.durable().keys() - log.journal.places().keys()
+    damage_batch(log, place, 0)
+    with pytest.raises(NotRepaired, match="no place behind it"):
+        log.repair(place)
+
+
+def test_trimmed_records_are_replaced_by_empty_entries():
+    """Every node dropped them, and the place is kept for the records behind them."""
+    log = of(200)
+    whole = log.content(3)
+    [lost] = lost_by(log, 3, 2)
+    log.overwrite(3, 0, whole)
+    assert log.found(lost)
+    log.put(LogTrimmed(lost.upto))
+    assert log.found(lost), "the trim is not durable yet"
+    log.hosted.node._trimmed_durably = lost.upto
+    assert log.found(lost) == []
+    assert 3 in log.journal.places()
+    before = seen(log.state)
+    assert lost_by(log, 3, 2) == (lost,)
+    log.repair(3)
+    log.start()
+    assert seen(log.state) == before
+    assert log.live.rows.get(ClientId(0)) is None
+
+
+def test_a_lost_trim_is_known_from_the_next_standing():
+    log = of(30)
+    for upto in (1, 2, 3):
+        log.put(LogTrimmed(upto))
+    trims = [place_of(log, fact) for fact in log.facts[-3:]]
+    assert len({place for place, _ in trims}) == 1
+    fill(log)
+    before = seen(log.state)
+    damage_batch(log, *trims[-1])
+    log.repair(trims[-1][0])
+    log.start()
+    assert seen(log.state) == before
+
+
+def place_of(log, fact):
+    """Return place and number of the batch with a fact."""
+    for place in sorted(log.journal.durable()):
+        for number, frame in enumerate(log.frames(place)):
+            if fact in decode_batch(frame, memoryview(log.content(place))).facts:
+                return place, number
+    raise AssertionError(fact)
+
+
+def fill(log):
+    """Append records until further places have begun, and restart."""
+    for _ in range(60):
+        log.put(RecordsTaken(log.live.configuration.id, log.row(log.live.length, 1)))
+    log.restart()
+
+
+def moved_log():
+    """Make a log whose first chain is sealed, and followed by another, in a full place.
+
+    Return the batches of both facts, too.
+    """
+    log = of(30)
+    segment = log.live
+    following = chain(1, segment.length)
+    facts = [
+        ChainSealed(segment.configuration.id),
+        ChainPointed(segment.configuration.id, Successor(following, Status.PENDING), False),
+    ]
+    for fact in (*facts, ChainsKnown((following,))):
+        log.put(fact)
+    places = [place_of(log, fact) for fact in facts]
+    fill(log)
+    return log, places
+
+
+@pytest.mark.parametrize("fact", [0, 1], ids=["seal", "successor"])
+def test_a_place_that_lost_other_facts_than_records_is_left(fact):
+    log, places = moved_log()
+    damage_batch(log, *places[fact])
+    with pytest.raises(NotRepaired, match="more than records"):
+        log.repair(places[fact][0])
+
+
+def sealed_log():
+    """Make a log whose chain is sealed in a full place; return the batch with the seal, too."""
+    log = RottenLog(1)
+    log.put(ChainsKnown((chain(0, 0, ("s1", "s2", "s3")), chain(1, 300))))
+    id = log.live.configuration.id
+    log.put(RecordsTaken(id, log.row(300, 2)))
+    log.put(ChainSealed(id))
+    where = place_of(log, log.facts[-1])
+    for at in range(60):
+        log.put(PieceFetched((LogRecord(at, ClientId(1), at + 1, at + 1, (100 * b"x",)),)))
+    log.restart()
+    return log, where
+
+
+def test_a_lost_seal_is_noticed():
+    log, (place, number) = sealed_log()
+    damage_batch(log, place, number)
+    with pytest.raises(NotRepaired, match="more than records"):
+        log.repair(place)
+
+
+def test_control_standings_that_are_not_compared(monkeypatch):
+    """A start forgets the seal: the node takes appends again."""
+    log, (place, number) = sealed_log()
+    damage_batch(log, place, number)
+    monkeypatch.setattr(LogReplay, "_is_end", lambda replay, standing: True)
+    log.repair(place)
+    assert log.live is None
+    log.start()
+    assert log.live is not None
+
+
+def test_other_records_than_the_lost_ones_are_not_written():
+    log = of(200)
+    [lost] = lost_by(log, 3, 2)
+    rotten, [right] = log.content(3), log.found(lost)
+    repair = log.hosted.repair(3)
+    repair.look(unpaced)
+    forged = replace(right, entries=(b"forged",))
+    later = sealed(right, first=lost.first + 1)
+    longer = sealed(right, entries=right.entries * 2)
+    larger = sealed(right, entries=(PLACE_BYTES * b"x",))
+    for wrong in (forged, later, longer, larger):
+        with pytest.raises(NotRepaired):
+            repair.write([[wrong]], unpaced)
+        assert log.content(3) == rotten
+    repair.write([[right]], unpaced)
+    log.start()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_crash_during_a_repair_leaves_damage_or_a_repaired_place(seed):
+    log = of(60, seed)
+    before, place = seen(log.state), 2
+    for frame in log.rng.sample(log.frames(place)[:-1], 3):
+        log.overwrite(place, frame.start + 20, b"\xff" * 30)
+    log.disk.patience = log.rng.randint(0, 4)
+    with contextlib.suppress(PowerLost):
+        log.repair(place)
+    log.disk.lose_power()
+    try:
+        log.start()
+    except StoreDamaged:
+        return
+    assert seen(log.state) == before
+
+
+def test_a_place_that_is_gone_is_not_repaired():
+    log = of(60)
+    assert log.hosted.repair(99) is None
+    repair = log.hosted.repair(2)
+    log.disk.unlink(Path("00000002.log"))
+    with pytest.raises(FileNotFoundError):
+        repair.look(unpaced)
+
+
+def test_more_old_records_than_a_fact_has_are_several_facts(monkeypatch):
+    monkeypatch.setattr(log_repair, "RECORDS_MAX", 2)
+    log = RottenLog(1)
+    log.put(ChainsKnown((chain(0, 0), chain(1, 60))))
+    for first in range(0, 60, 2):
+        records = [LogRecord(at, ClientId(1), at + 1, at + 1, (b"x",)) for at in (first, first + 1)]
+        log.put(PieceFetched(tuple(records)))
+    fill(log)
+    before = seen(log.state)
+    log.overwrite(1, log.frames(1)[2].start, b"\xff" * 700)
+    log.repair(1)
+    assert seen(log.state) == before
+    log.start()
+    assert seen(log.state) == before
