@@ -18,6 +18,7 @@ from ares.model.identity import (
     shown,
 )
 from ares.model.messages import ConsensusDescription, Description, FollowReport
+from ares.model.numbers import plural
 from ares.model.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
@@ -395,6 +396,11 @@ def _warnings(id: ServerId, description: Description) -> list[str]:
         lines.append(
             f"{id} holds {description.stored.quarantined} versions whose data is damaged on its "
             "disk and not repaired yet: `ares-cli scrub`"
+        )
+    if description.stored is not None and description.stored.in_logs:
+        lines.append(
+            f"{id} has {plural(description.stored.in_logs, 'damaged file')} of logs, not repaired "
+            "yet: a start would refuse them; its log names the reason"
         )
     return lines
 

@@ -190,7 +190,10 @@ async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[Serve
 def _data(reply: Reply) -> dict[str, Any]:
     if not isinstance(reply, ScrubReply):
         return {"reachable": not isinstance(reply, str), "why": _complaint(reply)}
-    counts = ("checked_bytes", "damaged", "quarantined", "repaired", "leaving", "in_logs")
+    counts = (
+        *("checked_bytes", "damaged", "quarantined", "repaired", "leaving"),
+        *("in_logs", "logs_repaired"),
+    )
     return {"reachable": True, **{name: getattr(reply, name) for name in counts}}
 
 
@@ -216,14 +219,17 @@ def _sentence(reply: Reply) -> str:
         text += "; its disk is full, and damaged files are written anew only when there is room"
     if reply.in_logs:
         text += (
-            f"; {plural(reply.in_logs, 'file')} of logs damaged: reads get these entries from "
-            "other servers, and the next start will refuse the file"
+            f"; {plural(reply.in_logs, 'file')} of logs damaged, and not repaired yet (the log of "
+            "the server names the reason): reads get these entries from other servers, and a "
+            "start would refuse the file"
         )
-    return (
-        text
-        if reply.damaged or reply.in_logs or reply.quarantined or reply.repaired
-        else f"{text}, nothing is damaged"
-    )
+    if reply.logs_repaired:
+        text += (
+            f"; {plural(reply.logs_repaired, 'file')} of logs repaired from other servers since "
+            "the server's start"
+        )
+    counts = (reply.damaged, reply.in_logs, reply.logs_repaired, reply.quarantined, reply.repaired)
+    return text if any(counts) else f"{text}, nothing is damaged"
 
 
 def _complaint(reply: Reply) -> str:

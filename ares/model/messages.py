@@ -513,7 +513,7 @@ class DiskUsage(Struct, frozen=True, array_like=True):
 
     ``quarantined``: versions with a damaged element, not repaired yet; ``repaired``: since the
     server's start. ``full``: the disk is full, and changes are refused. ``free_bytes``: room on its
-    file system; -1: not reported.
+    file system; -1: not reported. ``in_logs``: damaged places of logs, not repaired yet.
     """
 
     disk_bytes: Count
@@ -522,6 +522,7 @@ class DiskUsage(Struct, frozen=True, array_like=True):
     repaired: Count = 0
     full: bool = False
     free_bytes: Annotated[int, Meta(ge=-1, le=POSITION_MAX)] = -1
+    in_logs: Count = 0
 
 
 class Durations(Struct, frozen=True, array_like=True):
@@ -610,8 +611,8 @@ class ScrubReply(Message, frozen=True, tag=38):
     place. ``checked_bytes`` of ``total_bytes`` on the disk were verified. ``damaged``: places on
     the disk found unreadable or altered by this scrub. ``quarantined``: versions whose element
     awaits repair; ``repaired``: since the server's start. ``leaving``: damaged places from which
-    live data is not copied away yet, because the disk is full. ``in_logs``: damaged places of logs;
-    they are not repaired.
+    live data is not copied away yet, because the disk is full. ``in_logs``: damaged places of logs
+    that are not repaired yet; ``logs_repaired``: repaired places, since the server's start.
     """
 
     running: bool
@@ -623,6 +624,7 @@ class ScrubReply(Message, frozen=True, tag=38):
     repaired: Count
     leaving: Count = 0
     in_logs: Count = 0
+    logs_repaired: Count = 0
 
 
 class RequestDone(Message, frozen=True, tag=39):

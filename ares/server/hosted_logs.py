@@ -157,15 +157,16 @@ class HostedLogs:
 
     @property
     def bytes_on_disk(self) -> int:
-        return sum(journal.bytes_on_disk for journal in self.journals)
+        return sum(journal.bytes_on_disk for _, journal in self.on_disk)
 
     @property
     def nodes(self) -> list[LogNode]:
         return [one.node for one in self._logs]
 
     @property
-    def journals(self) -> list[OrderedJournal]:
-        return [one.journal for one in self._logs if one.journal is not None]
+    def on_disk(self) -> list[tuple[HostedLog, OrderedJournal]]:
+        """Return the logs with a journal, and their journals."""
+        return [(one, one.journal) for one in self._logs if one.journal is not None]
 
     # -- requests and replies ----------------------------------------------------------------------
 

@@ -202,6 +202,11 @@ def _of_store(stored: DiskUsage) -> Iterator[Metric]:
         "Elements that were damaged and are repaired.",
         stored.repaired,
     )
+    yield Gauge(
+        "ares_damaged_log_places",
+        "Files of logs that were found damaged and await repair.",
+        stored.in_logs,
+    )
 
 
 def of_member(

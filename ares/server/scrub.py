@@ -3,7 +3,8 @@
 A *round* verifies every place, in a thread and at a limited rate; waits until the live facts of
 damaged places have been journaled again (ares/server/space_reclaimer.py); and tries once to repair
 every quarantined element, from the elements of other servers. Between rounds the server repairs a
-newly missing element at once, and tries again while elements are missing.
+newly missing element at once, and tries again while elements are missing. Damaged places of logs
+are repaired as soon as the round, or a read, finds them (ares/server/log_scrub.py).
 
 The time of the last round outlasts the server in a file beside the store: a server restarted every
 week is verified, too.
@@ -28,8 +29,10 @@ from ares.model.identity import NO_CALL, ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData, Scrub, ScrubReply
 from ares.model.tag import Tag
 from ares.replica.facts import Key
+from ares.server.hosted_log import HostedLog
+from ares.server.log_scrub import LogRepairs
 from ares.server.storage_server import StorageServer
-from ares.store.port import Journal
+from ares.store.port import ExaminationResult, Journal
 
 log = logging.getLogger(__name__)
 
@@ -204,8 +207,10 @@ class Scrubber:
         self._running = False
         self._rounds = 0
         self._total = 0
-        self._damaged = self._damaged_in_logs = 0
+        self._damaged = 0
+        self._log_repairs = LogRepairs(self._pace)
         host.scrub = self.answer
+        host.log_damage = lambda: len(self._log_repairs.damaged)
 
     def answer(self, request: Scrub) -> ScrubReply:
         """Begin a round if asked for, and return the progress."""
@@ -227,15 +232,15 @@ class Scrubber:
             len(replica.quarantined),
             replica.account.repaired,
             self._host.leaving,
-            self._damaged_in_logs,
+            len(self._log_repairs.damaged),
+            self._log_repairs.repaired,
         )
 
     def _begin(self) -> None:
-        self._running, self._damaged, self._damaged_in_logs = True, 0, 0
+        self._running, self._damaged = True, 0
         self._pace.begin()
-        self._total = sum(
-            sum(journal.durable().values()) for journal in (self._journal, *self._host.log_journals)
-        )
+        of_logs = [journal for _, journal in self._host.logs_on_disk]
+        self._total = sum(sum(journal.durable().values()) for journal in (self._journal, *of_logs))
 
     async def run(self) -> None:
         """Scrub and repair until cancelled."""
@@ -263,6 +268,8 @@ class Scrubber:
             else:
                 self._host.go_on()
                 await self._repairs.try_again(time.monotonic())
+                await self._look_at_suspects(threads)
+                await self._log_repairs.try_again(time.monotonic(), threads)
         except Exception:
             log.exception("looking after the store failed; it is tried again")
         finally:
@@ -293,9 +300,11 @@ class Scrubber:
 
     async def _round(self, threads: ThreadPoolExecutor) -> None:
         log.info("scrub: %d bytes to verify", self._total)
-        for journal in (self._journal, *self._host.log_journals):
+        for place in sorted(self._journal.durable()):
+            await self._verify_objects(place, threads)
+        for hosted, journal in self._host.logs_on_disk:
             for place in sorted(journal.durable()):
-                await self._verify(journal, place, threads)
+                await self._verify_log(hosted, journal, place, threads)
         while True:
             if not self._host.leaving or self._host.lacks_room:
                 break
@@ -311,10 +320,43 @@ class Scrubber:
         }
         log.info("scrub: done, %d bytes verified", self._pace.bytes, extra=extra)
 
-    async def _verify(self, journal: Journal, place: int, threads: ThreadPoolExecutor) -> None:
+    async def _verify_objects(self, place: int, threads: ThreadPoolExecutor) -> None:
+        verdict = await self._verify(self._journal, place, threads)
+        if verdict is None or verdict.whole:
+            return
+        self._damaged += 1
+        log.error(
+            "scrub: place %d differs from the written data; damaged elements: %d",
+            place,
+            len(verdict.damaged),
+        )
+        self._host.leave(place, verdict.readable)
+
+    async def _verify_log(
+        self, hosted: HostedLog, journal: Journal, place: int, threads: ThreadPoolExecutor
+    ) -> None:
+        verdict = await self._verify(journal, place, threads)
+        if verdict is not None and verdict.whole:
+            self._log_repairs.forget(hosted, place)
+        elif verdict is not None:
+            log.error("scrub: place %d of a log differs from the written data", place)
+            await self._log_repairs.repair(hosted, place, threads)
+
+    async def _look_at_suspects(self, threads: ThreadPoolExecutor) -> None:
+        """Verify the places of logs where reads did not find their records."""
+        for hosted, journal in self._host.logs_on_disk:
+            while hosted.shelf.suspects:
+                place = hosted.shelf.suspects.pop()
+                if (hosted, place) not in self._log_repairs.damaged:  # else tried again in time
+                    await self._verify_log(hosted, journal, place, threads)
+
+    async def _verify(
+        self, journal: Journal, place: int, threads: ThreadPoolExecutor
+    ) -> ExaminationResult | None:
+        """Return the verdict on a place; None if the place is gone, or the examination failed."""
         examination = journal.examination(place)
         if examination is None:
-            return
+            return None
         try:
             verdict = await asyncio.get_running_loop().run_in_executor(
                 threads, examination.run, self._pace
@@ -322,21 +364,6 @@ class Scrubber:
         except OSError as error:
             log.error("scrub: place %d of the store could not be verified: %s", place, error)
             self._damaged += 1
-            return
-        if not verdict.whole and place in journal.durable():
-            # the place may have been given back since
-            if journal is not self._journal:
-                self._damaged_in_logs += 1
-                log.error(
-                    "scrub: place %d of a log differs from the written data, and is not repaired: "
-                    "the servers of its chain have the entries",
-                    place,
-                )
-                return
-            self._damaged += 1
-            log.error(
-                "scrub: place %d differs from the written data; damaged elements: %d",
-                place,
-                len(verdict.damaged),
-            )
-            self._host.leave(place, verdict.readable)
+            return None
+        # the place may have been given back since
+        return verdict if place in journal.durable() else None

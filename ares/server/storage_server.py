@@ -71,10 +71,11 @@ from ares.replica.group_commit import GroupCommit, Served, served_of
 from ares.replica.replica import Pointing, Replica
 from ares.security.roles import Admission
 from ares.server.commit_loop import DISK_FULL_REFUSAL, CommitDone, CommitLoop, FullDisk
+from ares.server.hosted_log import HostedLog
 from ares.server.hosted_logs import HostedLogs
 from ares.server.space_reclaimer import ReclaimStep, SpaceReclaimer
 from ares.server.usage_counts import UsageCounts
-from ares.store.port import Journal, Key, NoJournal, Use
+from ares.store.port import Journal, Key, NoJournal, OrderedJournal, Use
 
 _ROOM_BYTES = 64 * 1024
 """Room of a disk below which the disk counts as full."""
@@ -175,6 +176,7 @@ class StorageServer:
     """The host of ``replica``, which was restored from ``journal``.
 
     A batch of requests is answered with a batch. ``scrub``: answers requests to verify the disk.
+    ``log_damage``: returns the number of damaged places of logs that are not repaired yet.
     ``traced``: called with every traced request, when the reply leaves. ``bring``: answers requests
     to get a version from other servers, at once or later. ``commits``: the commits of ``journal``.
 
@@ -197,6 +199,7 @@ class StorageServer:
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(
             request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY
         )
+        self.log_damage: Callable[[], int] = lambda: 0
         self.bring: Callable[[Sender, PullElement], Reply | None] = lambda sender, request: Refused(
             request.call, Reason.NOT_BROUGHT, _ASKS_NOBODY
         )
@@ -484,9 +487,9 @@ class StorageServer:
         return None
 
     @property
-    def log_journals(self) -> Sequence[Journal]:
-        """Return the journals of the server's logs."""
-        return self._logs.journals if self._logs is not None else ()
+    def logs_on_disk(self) -> Sequence[tuple[HostedLog, OrderedJournal]]:
+        """Return the server's logs with a journal, and their journals."""
+        return self._logs.on_disk if self._logs is not None else ()
 
     def _asked(self) -> int:
         """Return how many tags and values users asked for; 0 without counts."""
@@ -540,6 +543,7 @@ class StorageServer:
                 replica.account.repaired,
                 full,
                 free_bytes,
+                self.log_damage(),
             )
         uptime_s, work = (
             self._loop.time() - self._started,

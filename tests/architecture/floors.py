@@ -43,6 +43,7 @@ SHELLS = (
     "ares.server.hosted_log",
     "ares.server.space_reclaimer",
     "ares.server.scrub",
+    "ares.server.log_scrub",
     "ares.server.storage_process",
 )
 """Modules of a server as such, which know ports only: the simulator runs them."""

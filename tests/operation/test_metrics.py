@@ -128,7 +128,7 @@ async def test_the_page_of_a_server():
     commits.add(0.003)
     stored = replace(
         vitals,
-        description=replace(vitals.description, stored=DiskUsage(100, 50, 2, 3)),
+        description=replace(vitals.description, stored=DiskUsage(100, 50, 2, 3, in_logs=4)),
         commits=commits,
     )
     queueing = Histogram(REPLY_S_BUCKETS)
@@ -139,6 +139,7 @@ async def test_the_page_of_a_server():
     assert found["ares_element_bytes"] == vitals.holding.bytes > 0
     assert (found["ares_disk_bytes"], found["ares_disk_live_bytes"]) == (100, 50)
     assert (found["ares_quarantined_elements"], found["ares_repaired_elements_total"]) == (2, 3)
+    assert found["ares_damaged_log_places"] == 4
     assert (
         check_histogram(found, "ares_commit_seconds")
         == check_histogram(found, "ares_fsync_seconds")
