@@ -1,7 +1,7 @@
 """The repair of damaged places of logs, with records from other servers (docs/store.md, Scrubbing).
 
-One place is repaired at a time: its facts are looked through in a thread, the lost records are
-fetched from other nodes of the log at the rate of all fetches, and the thread writes them.
+A server repairs a single place at a time. A thread looks through the facts of the place; the lost
+records are fetched from other nodes of the log, at the rate of all fetches; the thread writes.
 """
 
 import asyncio

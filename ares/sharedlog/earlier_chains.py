@@ -318,8 +318,8 @@ class Fetcher:
 class Refetch:
     """A second fetch of final records, which damage to a journal lost: a piece at a time.
 
-    ``found``: the records so far. ``sources``: the servers that gave them. ``failed``: no holder of
-    the next record gave it; each was asked once.
+    ``found``: the records so far. ``sources``: the servers that gave records. ``failed``: no holder
+    of the next record gave the record; each was asked once.
     """
 
     def __init__(
@@ -384,7 +384,7 @@ class Refetch:
         self.go_on(now)
 
     def _fitting(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
-        """Return the wanted records of an answer, or none if one is not in its place.
+        """Return the wanted records of an answer; no records if a record is not in place.
 
         The first record may begin before the first wanted position: records are whole.
         """

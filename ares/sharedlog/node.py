@@ -590,10 +590,11 @@ class LogNode(ChainNode):
         self.fetcher.go_on(self.now, self._stored)
 
     def needed(self, lost: LostRecords) -> tuple[int, int] | None:
-        """Return the lost positions whose records are needed: none may be. None: not known yet.
+        """Return the lost positions whose records are needed, perhaps an empty range.
 
         No node shows or gives away records that are trimmed here, cut, or dropped with a collected
-        chain. This counts when it is durable. Other records must be final.
+        chain. Needed records must be final. None: a record is not final yet, or the fact which
+        makes a record unneeded is not durable yet.
         """
         segments = self.state.segments
         if any(each.pointed > self._stored for each in segments.values()):

@@ -1,6 +1,6 @@
-"""Damaged places of a log on the model disk: repaired in place from the records of another node.
+"""Damaged places of a log on the model disk: repaired in place with the records of another node.
 
-Otherwise they stay as they are.
+A place that cannot be repaired stays as before.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class RottenLog(LogOnDisk):
         super().record_fact(fact)
 
     def put(self, fact):
-        """Record a fact, in a batch of its own."""
+        """Record a fact in a separate batch."""
         self.record_fact(fact)
         self.sync()
 
@@ -165,7 +165,7 @@ def test_a_repaired_place_is_as_before_and_other_places_stay_as_they_are(chunk):
 
 
 def harmed_and_repaired(log, place, kind):
-    """Damage a place, and repair it; return the outcome, and the facts that were there."""
+    """Damage a place, and repair the place; return the outcome, and the damaged facts."""
     before, whole = seen(log.state), log.content(place)
     lost_facts = harm(log, place, kind)
     rotten = log.content(place)
@@ -189,7 +189,7 @@ def harmed_and_repaired(log, place, kind):
 
 
 def of(count, seed=1, make=RottenLog):
-    """Make a log of ``count`` committed records of an entry each, each in a batch of its own."""
+    """Make a log of ``count`` committed records of an entry, each in a separate batch."""
     log = make(seed)
     log.put(ChainsKnown((chain(),)))
     for number in range(count):
@@ -254,7 +254,7 @@ def test_the_place_that_is_written_to_is_left():
 
 
 def test_trimmed_records_are_replaced_by_empty_entries():
-    """Every node dropped them, and the place is kept for the records behind them."""
+    """Every node dropped the records, and the place is kept for later records."""
     log = of(200)
     whole = log.content(3)
     [lost] = lost_by(log, 3, 2)

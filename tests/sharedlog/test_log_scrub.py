@@ -25,7 +25,7 @@ PLACE = 3
 
 
 class AskingLog(RottenLog):
-    """A log whose node asks ``peers``, unless they are ``silent``.
+    """A log whose node asks ``peers``. ``silent``: no peer answers.
 
     ``meanwhile``: called before an answer is delivered.
     """

@@ -1,18 +1,18 @@
-"""The repair of a damaged place of a log, in its file, which keeps its length.
+"""The repair of a damaged place of a log, within the file, whose length stays the same.
 
 A log's place is a row of numbered batches, hence damage is a *gap*: the bytes between two intact
 batches, and the numbers between theirs. The gap lost facts. Lost records are known by their
 positions: the place begins with a standing or follows a place, and every fact behind the gap
-continues the records. The records come from another node. A gap is then written as one batch with
-them, a filler, and batches without facts up to the next number (ares/store/journal/format.py,
-encode_filled).
+continues the records. The records come from another node. The repair writes a single batch with
+these records and a filler into the gap, and batches without facts up to the next number
+(ares/store/journal/format.py, encode_filled).
 
 Lost facts of other kinds (seals, pointers, chains) are unknown. Therefore a repair is made only if
 the facts from a standing to the next standing, the repaired gaps included, lead to exactly the next
 standing. A trim is known by the next standing, and a lost standing is the state before it.
 
 A start needs the positions of all records, and the content of records that the node can show or
-give away. For other records, trimmed ones for example, a repair writes empty entries.
+give away. In the place of further records, such as trimmed records, a repair writes empty entries.
 """
 
 from collections.abc import Collection, Generator, Iterator, Sequence
@@ -72,8 +72,8 @@ class PlaceFile(NamedTuple):
 class Gap(NamedTuple):
     """The bytes of a place from ``start`` to ``end``, which lost this number of ``batches``.
 
-    ``sequence``: the number of the first. ``salt``: of the place. ``is_first``: the place began
-    with it.
+    ``sequence``: the number of the first batch. ``salt``: of the place. ``is_first``: the place
+    began with this batch.
     """
 
     place: int
@@ -232,7 +232,7 @@ class LogReplay:
     def _reach(self, source: bytes, upto: int) -> None:
         """Count the records of ``source`` up to this position as lost by the last gap.
 
-        Old records of a chain which ended here are not fetched: its segment is there.
+        Old records of an ended segment of this server are not fetched.
         """
         while (first := self._length(self._state, source)) < upto:
             segments = self._state.segments.values() if source == PIECES else ()
@@ -280,7 +280,7 @@ def _facts(source: bytes, records: tuple[LogRecord, ...]) -> list[LogFact]:
 
 
 def completed(lost: LostRecords, found: Sequence[LogRecord]) -> tuple[LogRecord, ...]:
-    """Return records for all lost positions: those found, and records with empty entries.
+    """Return records for all lost positions: the found records, and records with empty entries.
 
     Raises :class:`NotRepaired` if the found records are not as a head made them, or not in place.
     """
@@ -300,7 +300,8 @@ def _empty_records(first: int, upto: int) -> Iterator[LogRecord]:
 class PlaceRepair:
     """:class:`ares.store.port.LogRepair` of ``place``.
 
-    ``places``: all places of the journal, in order. ``standings``: the places that begin with one.
+    ``places``: all places of the journal, in order. ``standings``: places that begin with a
+    standing.
     """
 
     def __init__(
@@ -340,7 +341,7 @@ class PlaceRepair:
         return replay.lost
 
     def _standing(self, place: PlaceFile, pace: Pace) -> LogSnapshot | None:
-        """Return the standing at the beginning of a place, if it is there and intact."""
+        """Return the standing at the beginning of a place, if the place has an intact standing."""
         with closing(survey(self._disk, place, POSITION_MAX, pace)) as parts:
             part = next(parts, None)
         first = None if isinstance(part, Gap) or not part else part[0]
