@@ -205,7 +205,10 @@ class HostedLog:
 
         Raises OSError.
         """
-        gone = [place for place in journal.places() if place < begin][:DISCARDED_MAX]
+        gone = [place for place in journal.places() if place < begin]
+        if len(gone) > DISCARDED_MAX:  # a start needs a standing in the first place that is left
+            standings = [place for place in self.standings if place <= gone[DISCARDED_MAX]]
+            gone = [place for place in gone if place < max(standings, default=0)]
         if gone and self._reserve(journal, FACT_BYTES, Use.COMPACTION):
             for place in gone:
                 journal.discard(place)

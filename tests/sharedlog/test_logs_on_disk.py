@@ -104,6 +104,40 @@ def test_a_trim_gives_back_its_places_at_once_however_many_and_however_large_its
     assert log.state.trimmed == log.state.segments[chain().id].length == 400
 
 
+def with_large_standings(count):
+    """Make a log of ``count`` records whose standings leave no room for a record beside them.
+
+    A standing is in every second place, but once in two places in a row.
+    """
+    log, others = LogOnDisk(1), ("s1", "s2", "s3")
+    log.record_fact(ChainsKnown((*(chain(at, 0, others) for at in range(20)), chain(20))))
+    for number in range(count):
+        record = LogRecord(number, ClientId(1), number + 1, number + 1, (1000 * b"x",))
+        log.record_fact(RecordsTaken(log.live.configuration.id, (record,)))
+        log.sync()
+        place = log.hosted.place
+        while number == 2 and log.hosted.place == place:
+            log.record_fact(ChainsKnown(()))
+            log.sync()
+    return log
+
+
+def test_many_places_are_given_back_in_parts_up_to_a_standing():
+    """A start after a crash behind the first part finds a standing first."""
+    first = set()
+    for steps in range(6):
+        log = with_large_standings(40)
+        assert DISCARDED_MAX < len(log.hosted.standings) < len(log.journal.places())
+        log.record_fact(LogTrimmed(40))
+        for _ in range(steps):
+            if log.background.jobs:
+                log.background.step()
+        log.start()
+        assert log.state.trimmed == (40 if steps else 0)
+        first.add(min(log.journal.durable()))
+    assert len(first) > 2, "the places go in parts"
+
+
 def test_memory_keeps_what_is_in_the_newest_places_only():
     """This includes entries of a client's appends after a restart.
 
