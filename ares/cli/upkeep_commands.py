@@ -190,10 +190,7 @@ async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[Serve
 def _data(reply: Reply) -> dict[str, Any]:
     if not isinstance(reply, ScrubReply):
         return {"reachable": not isinstance(reply, str), "why": _complaint(reply)}
-    counts = (
-        *("checked_bytes", "damaged", "quarantined", "repaired", "leaving"),
-        *("in_logs", "logs_repaired"),
-    )
+    counts = ("checked_bytes", "damaged", "quarantined", "repaired", "leaving", "in_logs")
     return {"reachable": True, **{name: getattr(reply, name) for name in counts}}
 
 
@@ -223,13 +220,11 @@ def _sentence(reply: Reply) -> str:
             "the server names the reason): reads get these entries from other servers, and a "
             "start would refuse the file"
         )
-    if reply.logs_repaired:
-        text += (
-            f"; {plural(reply.logs_repaired, 'file')} of logs repaired from other servers since "
-            "the server's start"
-        )
-    counts = (reply.damaged, reply.in_logs, reply.logs_repaired, reply.quarantined, reply.repaired)
-    return text if any(counts) else f"{text}, nothing is damaged"
+    return (
+        text
+        if reply.damaged or reply.in_logs or reply.quarantined or reply.repaired
+        else f"{text}, nothing is damaged"
+    )
 
 
 def _complaint(reply: Reply) -> str:

@@ -612,7 +612,7 @@ class ScrubReply(Message, frozen=True, tag=38):
     the disk found unreadable or altered by this scrub. ``quarantined``: versions whose element
     awaits repair; ``repaired``: since the server's start. ``leaving``: damaged places from which
     live data is not copied away yet, because the disk is full. ``in_logs``: damaged places of logs
-    that are not repaired yet; ``logs_repaired``: repaired places, since the server's start.
+    that are not repaired yet.
     """
 
     running: bool
@@ -624,7 +624,6 @@ class ScrubReply(Message, frozen=True, tag=38):
     repaired: Count
     leaving: Count = 0
     in_logs: Count = 0
-    logs_repaired: Count = 0
 
 
 class RequestDone(Message, frozen=True, tag=39):

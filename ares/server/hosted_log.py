@@ -43,7 +43,7 @@ from ares.sharedlog.log_facts import (
 from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
 from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
-from ares.store.port import LogRepair, OrderedJournal, Use
+from ares.store.port import OrderedJournal, Use
 
 LOG_PLACE_BYTES = 8 * 1024 * 1024
 """Size of a place in a log's journal."""
@@ -99,8 +99,9 @@ class HostedLog:
     the number of chains known to the server. ``standings``: the places that begin with a standing.
     ``stands``: the last place does. ``appended``: the next commit has facts. ``outbox``: messages
     that may leave. ``pending``: bytes given to the node since the last gathering. ``unreadable``:
-    reads that met records which cannot be read. Of the commit under way, ``_facts``: the number of
-    the node's facts that are durable at its end; ``_needed``: the first place needed by then.
+    reads that met records which cannot be read. ``rewritten``: the place into which a repair writes
+    at present; it is not read meanwhile. Of the commit under way, ``_facts``: the number of the
+    node's facts that are durable at its end; ``_needed``: the first place needed by then.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class HostedLog:
             MemoryEntries if journal is None else partial(StoredEntries, self.shelf)
         )
         self.place = self.place_bytes = self.known = self.pending = self.unreadable = 0
+        self.rewritten = 0
         self.standings: list[int] = []
         self.stands = True
         self.appended = False
@@ -130,12 +132,9 @@ class HostedLog:
 
     def scan(self, mark: BatchPlace, encoded: bool) -> Iterator[Sequence[object]]:
         """Yield batches; see :class:`ares.sharedlog.stored_entries.JournalReader`."""
-        return self.journal.scan(mark, encoded) if self.journal is not None else iter(())
-
-    def repair(self, place: int) -> LogRepair | None:
-        """Return a repair of a place; None without such a place."""
-        standings = frozenset(self.standings)
-        return None if self.journal is None else self.journal.repair(place, standings)
+        if self.journal is None or mark.place == self.rewritten:
+            return iter(())
+        return self.journal.scan(mark, encoded)
 
     def begin(self) -> None:
         """Open the journal and restore the node. Raises the errors of a journal's recovery."""

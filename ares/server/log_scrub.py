@@ -6,36 +6,62 @@ records are fetched from other nodes of the log, at the rate of all fetches; the
 
 import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Collection, Hashable
+from typing import Any
 
 from ares.model.log_messages import LogRecord
 from ares.server.hosted_log import HostedLog
-from ares.sharedlog.log_facts import LostRecords
-from ares.store.port import NotRepaired
+from ares.store.port import NotRepaired, OrderedJournal
 
 log = logging.getLogger(__name__)
 
 REFETCH_LOOK_S = 0.02
 """Seconds between two looks at a fetch."""
 
-LOG_REPAIR_RETRY_S, LOG_REPAIR_RETRY_S_MAX = 5.0, 900.0
+SCRUB_RETRY_S, SCRUB_RETRY_S_MAX = 5.0, 900.0
+"""Shortest and longest wait before the next look at old damage."""
 
 LogPlace = tuple[HostedLog, int]
+Run = Callable[..., Awaitable[Any]]
+"""A call of the first argument, with the further arguments, in a thread."""
+
+
+class RepairTurns:
+    """The times of repairs: soon for new damage, and ever more seldom for old damage.
+
+    ``missed``: the damage left by the last repairs.
+    """
+
+    missed: frozenset[Hashable] = frozenset()
+    _retry_s = SCRUB_RETRY_S
+    _retry_at_s = 0.0
+
+    def due(self, damage: Collection[Hashable], now_s: float) -> bool:
+        """Return whether repairs of ``damage`` are to be tried now."""
+        if not self.missed.issuperset(damage):
+            self._retry_s = SCRUB_RETRY_S
+        elif not damage or now_s < self._retry_at_s:
+            return False
+        self._retry_at_s = now_s + self._retry_s
+        self._retry_s = min(2 * self._retry_s, SCRUB_RETRY_S_MAX)
+        return True
 
 
 class LogRepairs:
-    """The repairs of a server. ``pace``: the brake for reads of the disk.
+    """The repairs of a server. ``pace``: the brake for reads of the disk. ``sleep``: as asyncio's.
 
-    ``damaged``: places that are not repaired yet, with the reason. ``repaired``: a count of places.
+    ``damaged``: places which are not repaired yet, with the reason.
     """
 
-    def __init__(self, pace: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        pace: Callable[[int], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._pace = pace
+        self._sleep = sleep
+        self._turns = RepairTurns()
         self._damaged: dict[LogPlace, str] = {}
-        self._retry_s = LOG_REPAIR_RETRY_S
-        self._retry_at_s = 0.0
-        self.repaired = 0
 
     @property
     def damaged(self) -> dict[LogPlace, str]:
@@ -45,24 +71,22 @@ class LogRepairs:
         return self._damaged
 
     def forget(self, hosted: HostedLog, place: int) -> None:
-        """Forget a place that is whole, or given back."""
+        """Forget a whole place, or a place which is given back."""
         self._damaged.pop((hosted, place), None)
 
-    async def try_again(self, now_s: float, threads: ThreadPoolExecutor) -> None:
+    async def try_again(self, now_s: float, run: Run) -> None:
         """Try all repairs again, if the time has come."""
-        if not self.damaged:
-            self._retry_s = LOG_REPAIR_RETRY_S
-        elif now_s >= self._retry_at_s:
-            self._retry_at_s = now_s + self._retry_s
-            self._retry_s = min(2 * self._retry_s, LOG_REPAIR_RETRY_S_MAX)
+        if self._turns.due(self.damaged, now_s):
             for hosted, place in list(self.damaged):
-                await self.repair(hosted, place, threads)
+                await self.repair(hosted, place, run)
+            self._turns.missed = frozenset(self.damaged)
 
-    async def repair(self, hosted: HostedLog, place: int, threads: ThreadPoolExecutor) -> None:
+    async def repair(self, hosted: HostedLog, place: int, run: Run) -> None:
         """Repair a damaged place, or note why it stays damaged."""
-        extra = {"log": next(iter(hosted.node.state.chains.values())).domain}
+        why = ""
         try:
-            why = await self._mend(hosted, place, threads)
+            if hosted.journal is not None:
+                why = await self._mend(hosted, hosted.journal, place, run)
         except NotRepaired as error:
             why = str(error)
         except OSError as error:
@@ -71,46 +95,48 @@ class LogRepairs:
             self.forget(hosted, place)
         elif self._damaged.get((hosted, place)) != why:
             self._damaged[hosted, place] = why
+            extra = _name(hosted)
             log.error("place %d of a log is damaged and not repaired: %s", place, why, extra=extra)
 
-    async def _mend(self, hosted: HostedLog, place: int, threads: ThreadPoolExecutor) -> str:
-        """Repair a place; return an empty text, or the reason why it is not repaired."""
-        repair, loop = hosted.repair(place), asyncio.get_running_loop()
-        if repair is None:
-            return "it is not durable yet"
-        found: list[list[LogRecord]] = []
-        sources: set[str] = set()
-        for lost in await loop.run_in_executor(threads, repair.look, self._pace):
+    async def _mend(self, hosted: HostedLog, journal: OrderedJournal, place: int, run: Run) -> str:
+        """Repair a place; return an empty text, or the reason why the place stays damaged."""
+        repair = journal.repair(place, place in hosted.standings)
+        found = list[list[LogRecord]]()
+        losses = None if repair is None else await run(repair.look, self._pace)
+        if repair is None or losses is None:  # given back, or the disk can read the place again
+            return ""
+        refetch = hosted.node.refetch
+        for lost in losses:
             part = hosted.node.needed(lost)
             if part is None:
                 return f"its records from position {lost.first} on may still be cut"
-            if not await self._fetch(hosted, lost, part):
+            refetch.seek(lost, *part)
+            while not refetch.ended:
+                await self._sleep(REFETCH_LOOK_S)  # the log's timer asks
+            if refetch.failed:
                 return (
                     f"no other server gives the records from position {lost.first} on; the "
                     "server goes on asking"
                 )
-            found.append(hosted.node.refetch.found)
-            sources |= hosted.node.refetch.sources
-        for joined in await loop.run_in_executor(threads, repair.write, found, self._pace):
-            hosted.shelf.join(*joined)
-        self.repaired += 1
-        log.info(
-            "repaired place %d of a log: %d records from %s",
-            place,
-            sum(map(len, found)),
-            ", ".join(sorted(sources)) or "no other server",
-            extra={"log": next(iter(hosted.node.state.chains.values())).domain},
-        )
+            found.append(refetch.found)
+        for filled in await run(repair.fill, found):
+            hosted.shelf.rewrite(filled)
+        hosted.rewritten = place
+        try:
+            await run(repair.write)
+        finally:
+            hosted.rewritten = 0
+        examination = journal.examination(place)
+        if examination is not None and not (await run(examination.run, self._pace)).whole:
+            return "the disk does not give back the repaired bytes"
+        count, extra = sum(map(len, found)), _name(hosted)
+        log.info("repaired place %d of a log, with %d fetched records", place, count, extra=extra)
         return ""
-
-    async def _fetch(self, hosted: HostedLog, lost: LostRecords, part: tuple[int, int]) -> bool:
-        refetch = hosted.node.refetch
-        refetch.seek(lost, *part)
-        while True:
-            if refetch.ended:
-                return not refetch.failed
-            await asyncio.sleep(REFETCH_LOOK_S)  # the log's timer asks
 
 
 def _is_there(hosted: HostedLog, place: int) -> bool:
     return hosted.journal is not None and place in hosted.journal.durable()
+
+
+def _name(hosted: HostedLog) -> dict[str, str]:
+    return {"log": next(iter(hosted.node.state.chains.values())).domain}

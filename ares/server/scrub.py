@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,7 +31,7 @@ from ares.model.messages import Element, PutData, Scrub, ScrubReply
 from ares.model.tag import Tag
 from ares.replica.facts import Key
 from ares.server.hosted_log import HostedLog
-from ares.server.log_scrub import LogRepairs
+from ares.server.log_scrub import SCRUB_RETRY_S, LogRepairs, RepairTurns, Run
 from ares.server.storage_server import StorageServer
 from ares.store.port import ExaminationResult, Journal
 
@@ -42,8 +43,6 @@ SCRUB_LOOK_S = 1.0
 FIRST_AFTER_S = 60.0
 """Seconds from the server's start to a round which is due at the start."""
 
-SCRUB_RETRY_S = 5.0
-SCRUB_RETRY_S_MAX = 900.0
 REBUILT_AT_ONCE = 16
 REBUILT_BYTES_AT_ONCE = 64 * 1024 * 1024
 """Limits of elements asked for side by side, and of the bytes of their values."""
@@ -124,31 +123,22 @@ class _Repairs:
     def __init__(self, host: StorageServer, pull: Pull | None) -> None:
         self._host = host
         self._pull = pull
-        self._missed: frozenset[Key] = frozenset()
-        self._retry_s = SCRUB_RETRY_S
-        self._retry_at_s = 0.0
+        self._turns = RepairTurns()
 
     async def try_again(self, now_s: float) -> None:
         """Try all repairs, if new elements are missing or the time has come."""
-        missed = frozenset(self._host.replica.quarantined)
-        if missed - self._missed:
-            self._retry_s = SCRUB_RETRY_S
-        elif not missed or now_s < self._retry_at_s:
-            return
-        self._retry_at_s = now_s + self._retry_s
-        self._retry_s = min(2 * self._retry_s, SCRUB_RETRY_S_MAX)
-        await self.try_all()
+        if self._turns.due(self._host.replica.quarantined, now_s):
+            await self.try_all()
 
     async def try_all(self) -> None:
         """Try each quarantined element once, some at a time."""
         failures: dict[ConfigurationId, int] = {}
         for some in self._together(self._host.replica.quarantined):
             await asyncio.gather(*(self._try(key, failures) for key in some))
-        self._missed = frozenset(self._host.replica.quarantined)
-        if self._missed:
+        missed = self._turns.missed = frozenset(self._host.replica.quarantined)
+        if missed:
             log.warning(
-                "elements that could not be repaired yet: %d; they are tried again",
-                len(self._missed),
+                "elements that could not be repaired yet: %d; they are tried again", len(missed)
             )
 
     def _together(self, keys: list[Key]) -> Iterator[list[Key]]:
@@ -180,7 +170,7 @@ class _Repairs:
         extra = {"object": object, "tag": str(tag)}
         value_bytes = self._host.replica.hosted[id].value_bytes
         if length > value_bytes * configuration.k:  # other servers' elements do not come here
-            if key not in self._missed:
+            if key not in self._turns.missed:
                 why = too_large(length, value_bytes)
                 log.warning("an element is not repaired: %s", why, extra=extra)
             return
@@ -209,6 +199,7 @@ class Scrubber:
         self._total = 0
         self._damaged = 0
         self._log_repairs = LogRepairs(self._pace)
+        self._suspects_at_s = 0.0
         host.scrub = self.answer
         host.log_damage = lambda: len(self._log_repairs.damaged)
 
@@ -233,7 +224,6 @@ class Scrubber:
             replica.account.repaired,
             self._host.leaving,
             len(self._log_repairs.damaged),
-            self._log_repairs.repaired,
         )
 
     def _begin(self) -> None:
@@ -246,6 +236,7 @@ class Scrubber:
         """Scrub and repair until cancelled."""
         due_s = time.time() + max(self._until_due_s(), FIRST_AFTER_S)
         with ThreadPoolExecutor(1, "scrub") as threads:
+            run = partial(asyncio.get_running_loop().run_in_executor, threads)
             try:
                 while True:
                     with contextlib.suppress(TimeoutError):
@@ -255,21 +246,21 @@ class Scrubber:
                         self._begin()
                     if self._running:
                         due_s = time.time() + self._plan.every_s
-                    await self._work(threads)
+                    await self._work(run)
             finally:
                 self._pace.end()
 
-    async def _work(self, threads: ThreadPoolExecutor) -> None:
+    async def _work(self, run: Run) -> None:
         self._asked.clear()
         is_round = self._running
         try:
             if is_round:
-                await self._round(threads)
+                await self._round(run)
             else:
                 self._host.go_on()
                 await self._repairs.try_again(time.monotonic())
-                await self._look_at_suspects(threads)
-                await self._log_repairs.try_again(time.monotonic(), threads)
+                await self._log_repairs.try_again(time.monotonic(), run)
+                await self._look_at_suspects(run)
         except Exception:
             log.exception("looking after the store failed; it is tried again")
         finally:
@@ -298,13 +289,13 @@ class Scrubber:
 
     # -- a round -----------------------------------------------------------------------------------
 
-    async def _round(self, threads: ThreadPoolExecutor) -> None:
+    async def _round(self, run: Run) -> None:
         log.info("scrub: %d bytes to verify", self._total)
         for place in sorted(self._journal.durable()):
-            await self._verify_objects(place, threads)
+            await self._verify_objects(place, run)
         for hosted, journal in self._host.logs_on_disk:
             for place in sorted(journal.durable()):
-                await self._verify_log(hosted, journal, place, threads)
+                await self._verify_log(hosted, journal, place, run)
         while True:
             if not self._host.leaving or self._host.lacks_room:
                 break
@@ -320,8 +311,8 @@ class Scrubber:
         }
         log.info("scrub: done, %d bytes verified", self._pace.bytes, extra=extra)
 
-    async def _verify_objects(self, place: int, threads: ThreadPoolExecutor) -> None:
-        verdict = await self._verify(self._journal, place, threads)
+    async def _verify_objects(self, place: int, run: Run) -> None:
+        verdict = await self._verify(self._journal, place, run)
         if verdict is None or verdict.whole:
             return
         self._damaged += 1
@@ -332,35 +323,35 @@ class Scrubber:
         )
         self._host.leave(place, verdict.readable)
 
-    async def _verify_log(
-        self, hosted: HostedLog, journal: Journal, place: int, threads: ThreadPoolExecutor
-    ) -> None:
-        verdict = await self._verify(journal, place, threads)
+    async def _verify_log(self, hosted: HostedLog, journal: Journal, place: int, run: Run) -> None:
+        verdict = await self._verify(journal, place, run)
         if verdict is not None and verdict.whole:
             self._log_repairs.forget(hosted, place)
         elif verdict is not None:
             log.error("scrub: place %d of a log differs from the written data", place)
-            await self._log_repairs.repair(hosted, place, threads)
+            await self._log_repairs.repair(hosted, place, run)
 
-    async def _look_at_suspects(self, threads: ThreadPoolExecutor) -> None:
-        """Verify the places of logs where reads did not find their records."""
+    async def _look_at_suspects(self, run: Run) -> None:
+        """Verify the places of logs where reads did not find their records, from time to time.
+
+        Reads of a place that is whole on the disk may fail, too, and again meanwhile.
+        """
+        if time.monotonic() < self._suspects_at_s:
+            return
         for hosted, journal in self._host.logs_on_disk:
-            while hosted.shelf.suspects:
-                place = hosted.shelf.suspects.pop()
+            suspects, hosted.shelf.suspects = hosted.shelf.suspects, set()
+            for place in suspects:
                 if (hosted, place) not in self._log_repairs.damaged:  # else tried again in time
-                    await self._verify_log(hosted, journal, place, threads)
+                    await self._verify_log(hosted, journal, place, run)
+        self._suspects_at_s = time.monotonic() + SCRUB_RETRY_S
 
-    async def _verify(
-        self, journal: Journal, place: int, threads: ThreadPoolExecutor
-    ) -> ExaminationResult | None:
+    async def _verify(self, journal: Journal, place: int, run: Run) -> ExaminationResult | None:
         """Return the verdict on a place; None if the place is gone, or the examination failed."""
         examination = journal.examination(place)
         if examination is None:
             return None
         try:
-            verdict = await asyncio.get_running_loop().run_in_executor(
-                threads, examination.run, self._pace
-            )
+            verdict: ExaminationResult = await run(examination.run, self._pace)
         except OSError as error:
             log.error("scrub: place %d of the store could not be verified: %s", place, error)
             self._damaged += 1

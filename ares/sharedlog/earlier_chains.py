@@ -18,6 +18,9 @@ from ares.sharedlog.log_facts import PIECES, LogTrimmed, LostRecords, PieceFetch
 from ares.sharedlog.log_state import LogState
 
 FETCH_AGAIN_S = 0.5
+REFETCH_AGAIN_S, REFETCH_S_MAX = 5.0, 120.0
+"""Seconds of waiting for an answer with lost records, and for all lost records of a source."""
+
 EARLIER_LOOK_S = 0.2
 EARLIER_LOOKS_MAX = 1000
 WAITING_APPENDS_MAX = 10_000
@@ -226,20 +229,11 @@ class EarlierLooks:
                 self._ask(key, look, now)
 
 
-def fetch_of(state: LogState, call: CallId, first: int) -> Fetch:
-    """Return a request for records from ``first`` on, with the successor of their chain (R1)."""
-    chain = state.chain_of(first) or state.chains[min(state.chains)]
-    following = state.chains.get(chain.index + 1)
-    successor = None if following is None else Successor(following, Status.PENDING)
-    return Fetch(call, chain.id, first, successor)
+class RecordAsker:
+    """Requests for records, sent to the holders of the records in turn.
 
-
-class Fetcher:
-    """Fetches of old records: a single piece at a time, each after ``pause_s``.
-
-    The next piece is asked for when the last piece is durable; after a restart, fetching continues
-    behind it. ``send(server, request)`` sends a request. ``throttle``: the rate limit, shared by
-    several fetchers. ``piece``: the number of the fact with the last piece.
+    ``send(server, request)`` sends a request. ``throttle``: the rate limit, shared by several
+    askers.
     """
 
     def __init__(
@@ -249,15 +243,41 @@ class Fetcher:
         next_call: Callable[[], CallId],
         throttle: Throttle | None = None,
     ) -> None:
-        self.piece = 0
-        self.pause_s = 0.0
-        self._paused: tuple[int, float] = (-1, 0.0)
         self._state = state
         self._send = send
         self._next_call = next_call
         self._throttle = throttle
-        self._under_way: tuple[CallId, int, float] | None = None
-        self._source = 0
+        self._turn = 0
+
+    def _is_free(self, now: float) -> bool:
+        return self._throttle is None or self._throttle.busy_s(now) == 0
+
+    def _ask(self, holders: Sequence[ServerId], first: int) -> tuple[CallId, ServerId]:
+        """Ask the next holder for records from ``first`` on, with their chain's successor (R1)."""
+        self._turn += 1
+        server, call = holders[self._turn % len(holders)], self._next_call()
+        chain = self._state.chain_of(first) or self._state.chains[min(self._state.chains)]
+        following = self._state.chains.get(chain.index + 1)
+        successor = None if following is None else Successor(following, Status.PENDING)
+        self._send(server, Fetch(call, chain.id, first, successor))
+        return call, server
+
+    def _count(self, records: Sequence[LogRecord], now: float) -> None:
+        if self._throttle is not None:
+            self._throttle.count(now, sum(record.size for record in records))
+
+
+class Fetcher(RecordAsker):
+    """Fetches of old records: a single piece at a time, each after ``pause_s``.
+
+    The next piece is asked for when the last piece is durable; after a restart, fetching continues
+    behind it. ``piece``: the number of the fact with the last piece.
+    """
+
+    piece = 0
+    pause_s = 0.0
+    _paused: tuple[int, float] = (-1, 0.0)
+    _under_way: tuple[CallId, int, float] | None = None
 
     def go_on(self, now: float, stored: int) -> None:
         """Ask for the next piece if a chain of this server needs the piece.
@@ -273,13 +293,9 @@ class Fetcher:
         sources = state.holders(first)
         if self._paused[0] != first:
             self._paused = (first, now + self.pause_s)
-        free = self._throttle is None or self._throttle.busy_s(now) == 0
-        if free and sources and not waiting and self.piece <= stored and now >= self._paused[1]:
-            self._source += 1
-            self._under_way = (self._next_call(), first, now + FETCH_AGAIN_S)
-            self._send(
-                sources[self._source % len(sources)], fetch_of(state, self._under_way[0], first)
-            )
+        free = self._is_free(now) and now >= self._paused[1]
+        if free and sources and not waiting and self.piece <= stored:
+            self._under_way = (self._ask(sources, first)[0], first, now + FETCH_AGAIN_S)
 
     def accept(self, reply: Fetched, now: float) -> LogTrimmed | PieceFetched | None:
         """Return the fact of an answer, or None if the answer brings no fact.
@@ -301,9 +317,8 @@ class Fetcher:
             and follow_on(reply.records[0].first, reply.records)
         ):
             self._under_way = None
-            self._source -= 1
-            if self._throttle is not None:
-                self._throttle.count(now, sum(record.size for record in reply.records))
+            self._turn -= 1
+            self._count(reply.records, now)
             return PieceFetched(reply.records)
         return None
 
@@ -315,35 +330,24 @@ class Fetcher:
         return LogTrimmed(upto)
 
 
-class Refetch:
+class Refetch(RecordAsker):
     """A second fetch of final records, which damage to a journal lost: a piece at a time.
 
-    ``found``: the records so far. ``sources``: the servers that gave records. ``failed``: no holder
-    of the next record gave the record; each was asked once.
+    ``found``: the records so far. ``failed``: no holder of the next record gave the record, each
+    asked once; or all records took too long.
     """
 
-    def __init__(
-        self,
-        state: LogState,
-        send: Callable[[ServerId, Fetch], None],
-        next_call: Callable[[], CallId],
-        throttle: Throttle | None = None,
-    ) -> None:
-        self._state = state
-        self._send = send
-        self._next_call = next_call
-        self._throttle = throttle
-        self._turn = 0
-        self.seek(LostRecords(PIECES, 0, 0, 0), 0, 0)
+    failed = False
+    _at = _upto = _refusals = _room = 0
+    _until: float | None = None
+    _lost = LostRecords(PIECES, 0, 0, 0)
+    _asked: tuple[CallId, ServerId, float] | None = None
 
     def seek(self, lost: LostRecords, first: int, upto: int) -> None:
         """Begin to fetch the records of ``lost`` with positions in [first, upto)."""
-        self._lost, self._at, self._upto = lost, first, upto
-        self._asked: tuple[CallId, ServerId, float] | None = None
-        self._refusals = 0
+        self._lost, self._at, self._upto, self._room = lost, first, upto, lost.size
+        self._refusals, self._until, self._asked, self.failed = 0, None, None, False
         self.found: list[LogRecord] = []
-        self.sources: set[ServerId] = set()
-        self.failed = False
 
     @property
     def ended(self) -> bool:
@@ -351,18 +355,18 @@ class Refetch:
 
     def go_on(self, now: float) -> None:
         """Ask the next holder if no answer is awaited; a late answer counts as a refusal."""
-        busy = self._throttle is not None and self._throttle.busy_s(now) > 0
-        if self.ended or busy or (self._asked is not None and now < self._asked[2]):
+        if self.ended:
             return
-        self._refusals += self._asked is not None
+        if self._until is None:
+            self._until = now + REFETCH_S_MAX
+        if self._asked is not None and now >= self._asked[2]:
+            self._asked = None
+            self._refusals += 1
         holders = self._state.holders(self._at)
-        if self._refusals >= len(holders):
-            self.failed = True
-            return
-        self._turn += 1
-        server = holders[self._turn % len(holders)]
-        self._asked = self._next_call(), server, now + FETCH_AGAIN_S
-        self._send(server, fetch_of(self._state, self._asked[0], self._at))
+        if now >= self._until or self._refusals >= len(holders):
+            self.failed, self._asked = True, None
+        elif self._asked is None and self._is_free(now):
+            self._asked = (*self._ask(holders, self._at), now + REFETCH_AGAIN_S)
 
     def awaits(self, reply: Fetched) -> bool:
         return self._asked is not None and reply.call == self._asked[0]
@@ -371,14 +375,13 @@ class Refetch:
         """Take the answer that is awaited."""
         if self._asked is None or sender != self._asked[1]:
             return
-        (_, server, _), self._asked = self._asked, None
+        self._asked = None
         records = self._fitting(first_piece(reply.records))
         if records:
             self._refusals, self._at = 0, records[-1].end
+            self._room -= sum(record.size for record in records)
             self.found += records
-            self.sources.add(server)
-            if self._throttle is not None:
-                self._throttle.count(now, sum(record.size for record in records))
+            self._count(records, now)
         else:
             self._refusals += 1
         self.go_on(now)
@@ -386,12 +389,14 @@ class Refetch:
     def _fitting(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
         """Return the wanted records of an answer; no records if a record is not in place.
 
-        The first record may begin before the first wanted position: records are whole.
+        The first record may begin before the first wanted position: records are whole. A record of
+        a fetched piece may begin before the lost positions, where a trim ended.
         """
         wanted = [each for each in records if each.end > self._at and each.first < self._upto]
         if not wanted:
             return ()
-        first, least = wanted[0].first, self._at if self.found else self._lost.first
-        size = sum(record.size for record in (*self.found, *wanted))
-        fits = least <= first <= self._at and wanted[-1].end <= self._upto
-        return wanted if fits and size <= self._lost.size and follow_on(first, wanted) else ()
+        first = wanted[0].first
+        least = 0 if self._lost.source == PIECES else self._lost.first
+        fits = (self._at if self.found else least) <= first <= self._at
+        fits = fits and wanted[-1].end <= self._upto and follow_on(first, wanted)
+        return wanted if fits and sum(each.size for each in wanted) <= self._room else ()

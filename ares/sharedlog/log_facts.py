@@ -118,6 +118,17 @@ class LostRecords(NamedTuple):
     size: int
 
 
+class FilledGap(NamedTuple):
+    """A ``span`` of damaged bytes of a place, which a repair fills with other batches.
+
+    ``marks``: source, first position and batch of each fact with records.
+    """
+
+    place: int
+    span: range
+    marks: list[tuple[bytes, int, BatchPlace]]
+
+
 class EncodedTaken(Struct, frozen=True, array_like=True, tag=145):
     """A stored :class:`RecordsTaken` with undecoded records."""
 

@@ -223,8 +223,8 @@ class LogNode(ChainNode):
             self._tick_chain(segment)
         self._reads.tick(now)
         self._looks.tick(now)
-        self.fetcher.go_on(self.now, self._stored)
         self.refetch.go_on(now)
+        self.fetcher.go_on(self.now, self._stored)
 
     # -- outputs -----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from ares.sharedlog.log_facts import (
     BatchPlace,
     EncodedPiece,
     EncodedTaken,
+    FilledGap,
     LogFact,
     PieceFetched,
     RecordsTaken,
@@ -74,12 +75,15 @@ class Marks:
         _, places, offsets, sequences = self._fields
         return BatchPlace(places[at], offsets[at], sequences[at])
 
-    def join(self, place: int, batches: range, sequence: int) -> None:
-        """Let the marks of the bytes ``batches`` of ``place`` name the batch at their beginning."""
-        _, places, offsets, sequences = self._fields
-        for at in range(bisect_left(places, place), bisect_right(places, place)):
-            if offsets[at] in batches:
-                offsets[at], sequences[at] = batches.start, sequence
+    def replace(self, place: int, span: range, marks: Sequence[tuple[int, BatchPlace]]) -> None:
+        """Put ``marks`` in place of the marks of a span of bytes of a place, if there are any."""
+        _, places, offsets, _ = self._fields
+        begin, end = bisect_left(places, place), bisect_right(places, place)
+        begin, end = (bisect_left(offsets, at, begin, end) for at in (span.start, span.stop))
+        if begin < end:
+            rows = [(first, *mark) for first, mark in marks]
+            for at, field in enumerate(self._fields):
+                field[begin:end] = array("Q", [row[at] for row in rows])
 
     def forget_below(self, place: int) -> None:
         """Forget the marks in earlier places than ``place``."""
@@ -161,10 +165,11 @@ class RecordIndex:
             if not self._places[source]:
                 self.forget(source)
 
-    def join(self, place: int, batches: range, sequence: int) -> None:
-        """Note that a repair joined ``batches``, bytes of ``place``, to a batch ``sequence``."""
-        for marks in self._index.values():
-            marks.join(place, batches, sequence)
+    def rewrite(self, filled: FilledGap) -> None:
+        """Note that a repair fills damaged bytes with other batches."""
+        for source, marks in self._index.items():
+            found = [(first, mark) for name, first, mark in filled.marks if name == source]
+            marks.replace(filled.place, filled.span, found)
 
     def read(self, source: Source, first: int, upto: int) -> Iterator[LogRecord]:
         """Yield the records of ``source`` with entries in [first, upto), from settled places.

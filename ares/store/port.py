@@ -5,8 +5,8 @@ Both implementations, on disk and in memory, pass the same tests
 """
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from ares.model.log_messages import LogRecord
 from ares.model.messages import PutData
 from ares.replica.facts import Fact
 from ares.replica.facts import Key as Key
-from ares.sharedlog.log_facts import BatchPlace, LogFact, LogSnapshot, LostRecords
+from ares.sharedlog.log_facts import BatchPlace, FilledGap, LogFact, LogSnapshot, LostRecords
 
 Stored = Fact | LogFact | LogSnapshot
 """A fact in a journal: a server has a journal for its objects, and another for each log."""
@@ -64,31 +64,27 @@ class NotRepaired(AresError):
     """A damaged place of a log stays as it is; the text is the reason."""
 
 
-class JoinedBatches(NamedTuple):
-    """The bytes ``batches`` of a place, which are one batch now, at their beginning."""
-
-    place: int
-    batches: range
-    sequence: int
-
-
 class LogRepair(Protocol):
-    """A repair of a damaged place of a log, run wherever waiting is allowed.
+    """A repair of a damaged place of a log: :meth:`look`, :meth:`fill`, :meth:`write`, in order.
 
-    The journal may change in any way meanwhile. Methods raise :class:`NotRepaired` and OSError, and
-    call ``pace`` as :meth:`Examination.run` does.
+    Each runs wherever waiting is allowed, and the journal may change in any way meanwhile. Methods
+    raise :class:`NotRepaired` and OSError.
     """
 
-    def look(self, pace: Callable[[int], None]) -> Sequence[LostRecords]:
-        """Return the records that the damage lost. Nothing is changed."""
+    def look(self, pace: Callable[[int], None]) -> Sequence[LostRecords] | None:
+        """Return the records that the damage lost, or None if the place is whole.
 
-    def write(
-        self, found: Sequence[Sequence[LogRecord]], pace: Callable[[int], None]
-    ) -> Sequence[JoinedBatches]:
-        """Write the lost records into the place, durably, and examine the place.
+        ``pace``: as of :meth:`Examination.run`.
+        """
+
+    def fill(self, found: Sequence[Sequence[LogRecord]]) -> Sequence[FilledGap]:
+        """Return the batches to be written.
 
         ``found``: for each result of :meth:`look`, the records whose content is needed.
         """
+
+    def write(self) -> None:
+        """Write the batches into the place, durably."""
 
 
 class Journal(Protocol):
@@ -191,10 +187,10 @@ class OrderedJournal(Journal, Protocol):
         The place takes no more facts. ``encoded``: as EncodedFact, with undecoded records.
         """
 
-    def repair(self, place: int, standings: Collection[int]) -> LogRepair | None:
+    def repair(self, place: int, stands: bool) -> LogRepair | None:
         """Return a repair of the place; None without such a place (any more).
 
-        ``standings``: the places that begin with a standing.
+        ``stands``: the place begins with a standing.
         """
 
 

@@ -188,19 +188,19 @@ def test_a_body_that_is_no_batch(body):
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_filled_batch_has_exactly_the_wanted_size(count):
+def test_filled_batches_have_exactly_the_wanted_size(count):
     """Releases that know no filler read the facts as well: they decode two fields."""
     facts = [ConfigurationRecord(PHOTOS, None, False)]
-    least = sum(map(len, encode_batch(7, 6, SALT, facts)))
-    empty = sum(map(len, encode_batch(7, 6, SALT, [])))
+    groups = [*[[], facts, [], []][: count - 1], facts]
+    least = sum(len(b"".join(encode_batch(7, 6, SALT, group))) for group in groups)
     for more in [*range(0, 400, ALIGNMENT), 70 * KIB]:
-        size = least + (count - 1) * empty + more
-        data = encode_filled(7, count, SALT, facts, size)
-        assert len(data) == size
-        frames = list(walk(memoryview(data), 0, SALT, 7))
-        assert [frame.sequence for frame in frames] == list(range(7, 7 + count))
-        assert frames[-1].end == size
-        batches = [decode_batch(frame, memoryview(data)) for frame in frames]
-        assert [batch.facts for batch in batches] == [facts, *[[]] * (count - 1)]
+        frames = encode_filled(7, SALT, groups, least + more)
+        data = memoryview(b"".join(frames))
+        assert len(data) == least + more
+        found = list(walk(data, 0, SALT, 7))
+        assert [frame.sequence for frame in found] == list(range(7, 7 + count))
+        assert [frame.end - frame.start for frame in found] == list(map(len, frames))
+        batches = [decode_batch(frame, data) for frame in found]
+        assert [batch.facts for batch in batches] == groups
         assert all(batch.discarded == () for batch in batches)
-    assert encode_filled(7, count, SALT, facts, least + (count - 1) * empty - ALIGNMENT) is None
+    assert encode_filled(7, SALT, groups, least - ALIGNMENT) is None

@@ -246,8 +246,9 @@ async def _rotten_log(cluster: Cli, servers: Servers) -> None:
         rot(servers)
         words = ("scrub", "--rate", "200MiB", "--server", "s1")
         scrubbed = (await asyncio.to_thread(partial(cluster.json, *words)))["servers"]["s1"]
-        assert (scrubbed["in_logs"], scrubbed["logs_repaired"]) == (0, 4)
+        assert scrubbed["in_logs"] == 0
         assert "of a log differs from the written data" in output.read_text()
+        assert output.read_text().count("repaired place") == 4
         servers.kill("s1")
         servers.start("s1")
         await _read_from_each(log, entries)

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +15,9 @@ from ares.cli.upkeep_commands import _sentence
 from ares.model.configuration import Status, Successor
 from ares.model.log_messages import Fetch, Fetched
 from ares.model.messages import Description, DiskUsage, ScrubReply
-from ares.server.log_scrub import LogRepairs
+from ares.server.log_scrub import SCRUB_RETRY_S, SCRUB_RETRY_S_MAX, LogRepairs, RepairTurns
+from ares.server.scrub import Scrubber, ScrubPlan
+from ares.sharedlog import earlier_chains, stored_entries
 from ares.sharedlog.log_facts import ChainPointed, ChainSealed, LogTrimmed
 from ares.sharedlog.node import LogNode
 
@@ -53,7 +57,9 @@ class AskingLog(RottenLog):
 
 
 @pytest.fixture
-async def log():
+async def log(monkeypatch):
+    """Make a log with a mark for each batch."""
+    monkeypatch.setattr(stored_entries, "RECORD_INDEX_BYTES", 1)
     log = of(200, make=AskingLog)
     log.loop.time = time.monotonic
     for name in ("s1", "s2"):
@@ -74,53 +80,59 @@ async def log():
         await ticking
 
 
+def unreadable(log):
+    """Return the positions that cannot be read."""
+    entries = log.live.entries
+    return {at for at in range(200) if log.state.read(entries, at, at + 1, 1)[2]}
+
+
 @pytest.fixture
-def threads():
+def run():
     with ThreadPoolExecutor(1) as threads:
-        yield threads
+        yield lambda *call: asyncio.get_running_loop().run_in_executor(threads, *call)
 
 
-async def test_a_place_is_repaired_from_other_servers(log, threads, caplog):
+async def test_a_place_is_repaired_from_other_servers(log, run, caplog):
     caplog.set_level(logging.INFO)
     before = seen(log.state)
     damage_batch(log, PLACE, 2)
     repairs = LogRepairs(unpaced)
-    await repairs.repair(log.hosted, PLACE, threads)
-    assert (repairs.damaged, repairs.repaired) == ({}, 1)
-    assert "repaired place 3 of a log: 1 records from s" in caplog.text
+    await repairs.repair(log.hosted, PLACE, run)
+    assert not repairs.damaged
+    assert "repaired place 3 of a log, with 1 fetched records" in caplog.text
     assert seen(log.state) == before
     log.start()
     assert seen(log.state) == before
 
 
-async def test_without_an_answer_the_repair_is_tried_again(log, threads, caplog):
+async def test_without_an_answer_the_repair_is_tried_again(log, run, caplog, monkeypatch):
+    monkeypatch.setattr(earlier_chains, "REFETCH_AGAIN_S", 0.1)
     before = seen(log.state)
     damage_batch(log, PLACE, 2)
     repairs, log.silent = LogRepairs(unpaced), True
-    await repairs.repair(log.hosted, PLACE, threads)
+    await repairs.repair(log.hosted, PLACE, run)
     assert list(repairs.damaged) == [(log.hosted, PLACE)]
-    assert repairs.repaired == 0
-    await repairs.try_again(100.0, threads)
+    await repairs.try_again(100.0, run)
     assert caplog.text.count("no other server gives the records") == 1
     log.silent = False
-    await repairs.try_again(101.0, threads)
+    await repairs.try_again(101.0, run)
     assert repairs.damaged, "it is not due"
-    await repairs.try_again(106.0, threads)
-    assert (repairs.damaged, repairs.repaired) == ({}, 1)
+    await repairs.try_again(106.0, run)
+    assert not repairs.damaged
     assert seen(log.state) == before
 
 
-async def test_a_record_that_no_server_has_whole_is_left(log, threads):
+async def test_a_record_that_no_server_has_whole_is_left(log, run):
     damage_batch(log, PLACE, 2)
     for peer in log.peers.values():
         [segment] = peer.state.segments.values()
         segment.entries.drop(199)
     repairs = LogRepairs(unpaced)
-    await repairs.repair(log.hosted, PLACE, threads)
+    await repairs.repair(log.hosted, PLACE, run)
     assert list(repairs.damaged) == [(log.hosted, PLACE)]
 
 
-async def test_a_place_that_is_given_back_meanwhile_is_forgotten(log, threads):
+async def test_a_place_that_is_given_back_meanwhile_is_forgotten(log, run):
     damage_batch(log, PLACE, 2)
 
     def trim():
@@ -131,13 +143,14 @@ async def test_a_place_that_is_given_back_meanwhile_is_forgotten(log, threads):
 
     log.meanwhile = trim
     repairs = LogRepairs(unpaced)
-    await repairs.repair(log.hosted, PLACE, threads)
+    await repairs.repair(log.hosted, PLACE, run)
     assert PLACE not in log.journal.places()
-    assert (repairs.damaged, repairs.repaired) == ({}, 0)
+    assert not repairs.damaged
 
 
-async def test_a_move_beside_a_repair_does_no_harm(log, threads):
+async def test_a_move_beside_a_repair_does_no_harm(log, run):
     damage_batch(log, PLACE, 2)
+    rotten = log.content(PLACE)
 
     def move():
         segment = log.live
@@ -151,25 +164,108 @@ async def test_a_move_beside_a_repair_does_no_harm(log, threads):
 
     log.meanwhile = move
     repairs = LogRepairs(unpaced)
-    await repairs.repair(log.hosted, PLACE, threads)
-    assert (repairs.damaged, repairs.repaired) == ({}, 1)
+    await repairs.repair(log.hosted, PLACE, run)
+    assert not repairs.damaged
+    assert log.content(PLACE) != rotten
     before = seen(log.state)
     log.start()
     assert seen(log.state) == before
 
 
+async def test_reads_work_after_a_repair_that_was_not_examined(log, run, monkeypatch):
+    """The next look finds the place whole, and writes no more."""
+    before = seen(log.state)
+    damage_batch(log, PLACE, 2, 3)
+    rotten, repairs = log.content(PLACE), LogRepairs(unpaced)
+
+    def failing(place):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.journal, "examination", failing)
+        await repairs.repair(log.hosted, PLACE, run)
+    assert repairs.damaged == {(log.hosted, PLACE): "the disk: Input/output error"}
+    assert log.content(PLACE) != rotten
+    assert not unreadable(log)
+    await repairs.repair(log.hosted, PLACE, run)
+    assert not repairs.damaged
+    assert not unreadable(log)
+    assert seen(log.state) == before
+
+
+async def test_a_place_that_can_be_read_again_is_not_repaired(log, run, caplog):
+    """A disk may fail to read a block once."""
+    caplog.set_level(logging.INFO)
+    repairs = LogRepairs(unpaced)
+    await repairs.repair(log.hosted, PLACE, run)
+    assert not repairs.damaged
+    assert "repaired" not in caplog.text
+
+
+async def test_a_place_is_not_read_while_it_is_written(log, run):
+    damage_batch(log, PLACE, 2)
+    shown = []
+
+    def places_read():
+        source, positions = log.live.configuration.id, set(range(200)) - unreadable(log)
+        return {log.hosted.shelf.place_of(source, position) for position in positions}
+
+    async def watched(action, *arguments):
+        if action.__name__ == "write":
+            shown.append(places_read())
+        return await run(action, *arguments)
+
+    await LogRepairs(unpaced).repair(log.hosted, PLACE, watched)
+    [places] = shown
+    assert PLACE not in places
+    assert {PLACE - 1, PLACE + 1} <= places
+    assert PLACE in places_read()
+
+
 async def test_a_read_names_the_place_where_it_found_damage(log):
     damage_batch(log, PLACE, 2)
-    entries = log.live.entries
-    positions = [at for at in range(200) if log.state.read(entries, at, at + 1, 1)[2]]
-    assert positions
+    assert unreadable(log)
     assert log.hosted.shelf.suspects == {PLACE}
 
 
+async def test_reads_that_go_on_failing_do_not_keep_the_server_from_its_scrub(log, tmp_path):
+    """Reads of a whole place may fail: each names the place again, also during a look."""
+    host = SimpleNamespace(logs_on_disk=[(log.hosted, log.journal)])
+    scrubber = Scrubber(host, None, ScrubPlan(0.0, 1 << 30, tmp_path / "time"))
+    looks = []
+
+    async def run(action, *arguments):
+        looks.append(action)
+        log.hosted.shelf.suspects.add(PLACE)
+        await asyncio.sleep(0)
+        return action(*arguments)
+
+    log.hosted.shelf.suspects.add(PLACE)
+    for _ in range(3):
+        await asyncio.wait_for(scrubber._look_at_suspects(run), 1.0)
+    assert len(looks) == 1
+    scrubber._suspects_at_s = 0.0
+    await scrubber._look_at_suspects(run)
+    assert len(looks) == 2
+
+
+def test_new_damage_is_looked_at_soon_though_older_damage_stays():
+    turns, now = RepairTurns(), 0.0
+    for _ in range(20):
+        now += SCRUB_RETRY_S_MAX
+        assert turns.due({1}, now)
+        turns.missed = frozenset({1})
+    assert not turns.due({1}, now + SCRUB_RETRY_S_MAX - 1)
+    assert turns.due({1, 2}, now)
+    turns.missed = frozenset({1, 2})
+    assert not turns.due({1, 2}, now + SCRUB_RETRY_S - 1)
+    assert turns.due({1, 2}, now + SCRUB_RETRY_S)
+    assert not turns.due(set(), now + 10 * SCRUB_RETRY_S_MAX)
+
+
 def test_scrub_and_status_count_the_files_and_tell_nothing_without_any():
-    told = _sentence(ScrubReply(1, False, 1, 5, 5, 0, 0, 0, in_logs=1, logs_repaired=2))
+    told = _sentence(ScrubReply(1, False, 1, 5, 5, 0, 0, 0, in_logs=1))
     assert "1 file of logs damaged, and not repaired yet" in told
-    assert "2 files of logs repaired from other servers" in told
     assert _sentence(ScrubReply(1, False, 1, 5, 5, 0, 0, 0)).endswith("nothing is damaged")
     for count, warnings in ((0, 0), (2, 1)):
         stored = DiskUsage(1, 1, in_logs=count)

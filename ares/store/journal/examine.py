@@ -115,6 +115,7 @@ class IntactBatches:
     """The intact batches of a segment that began with ``head``, up to byte ``end``.
 
     The search goes from frame to frame, and after a broken frame on to the next intact frame.
+    ``gave_up``: the search ended early, and may have passed over intact batches.
     """
 
     def __init__(self, windows: Windows, head: Head, end: int) -> None:
@@ -122,6 +123,7 @@ class IntactBatches:
         self._head = head
         self._end = end
         self._looked_at = 0
+        self.gave_up = False
 
     def __iter__(self) -> Iterator[tuple[int, Frame]]:
         """Yield the position of each batch, and the batch as if the segment began with it."""
@@ -165,6 +167,7 @@ class IntactBatches:
                     return at + found
                 found = piece.find(BATCH_MAGIC, found + 1)
             at += len(piece) or self._end
+        self.gave_up = not self._may_search()
         return self._end
 
     def _may_search(self) -> bool:

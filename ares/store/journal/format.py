@@ -206,19 +206,18 @@ def encode_batch(
 
 
 def encode_filled(
-    sequence: int, count: int, salt: int, facts: Sequence[Stored], size: int
-) -> bytes | None:
-    """Return ``count`` batches of ``size`` bytes in all, or None if ``facts`` need more.
+    sequence: int, salt: int, batches: Sequence[Sequence[Stored]], size: int
+) -> list[bytes] | None:
+    """Return batches from ``sequence`` on, of ``size`` bytes in all, or None if they need more.
 
-    The first batch has the facts, and a filler which every release passes over; the others have no
-    facts.
+    The last batch has a filler, which every release passes over.
     """
-    empty = [
-        encode_frame(BATCH_MAGIC, number, sequence - 1, salt, _BATCH_FIELDS + 2 * _EMPTY)[0]
-        for number in range(sequence + 1, sequence + count)
+    frames = [
+        b"".join(encode_batch(number, sequence - 1, salt, facts, large=False))
+        for number, facts in enumerate(batches[:-1], sequence)
     ]
-    body = encode_array(facts) + _EMPTY
-    left = size - sum(map(len, empty)) - BATCH_PREFIX_BYTES - 1 - len(body)
+    body = encode_array(batches[-1]) + _EMPTY
+    left = size - sum(map(len, frames)) - BATCH_PREFIX_BYTES - 1 - len(body)
     if left < 0:
         return None
     if left < ALIGNMENT:
@@ -226,8 +225,8 @@ def encode_filled(
     else:
         filler = left - _filler.size
         body = _FILLED_FIELDS + body + _filler.pack(_FILLER, filler) + bytes(filler)
-    first = encode_frame(BATCH_MAGIC, sequence, sequence - 1, salt, body)[0]
-    return b"".join([first, *empty])
+    last = sequence + len(frames)
+    return [*frames, b"".join(encode_frame(BATCH_MAGIC, last, sequence - 1, salt, body))]
 
 
 def _without_data(put: PutData, parts: list[Buffer]) -> PutData:

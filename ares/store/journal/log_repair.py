@@ -3,20 +3,21 @@
 A log's place is a row of numbered batches, hence damage is a *gap*: the bytes between two intact
 batches, and the numbers between theirs. The gap lost facts. Lost records are known by their
 positions: the place begins with a standing or follows a place, and every fact behind the gap
-continues the records. The records come from another node. The repair writes a single batch with
-these records and a filler into the gap, and batches without facts up to the next number
-(ares/store/journal/format.py, encode_filled).
+continues the records. The records come from another node. The repair fills the gap with the same
+number of batches: with these records, and a filler (ares/store/journal/format.py, encode_filled).
 
 Lost facts of other kinds (seals, pointers, chains) are unknown. Therefore a repair is made only if
 the facts from a standing to the next standing, the repaired gaps included, lead to exactly the next
-standing. A trim is known by the next standing, and a lost standing is the state before it.
+standing. A second collection of a chain leads there without the first, which had more effects:
+after a gap a collection that may be the second is refused. A trim is known by the next standing,
+and a lost standing is the state before it.
 
 A start needs the positions of all records, and the content of records that the node can show or
 give away. In the place of further records, such as trimmed records, a repair writes empty entries.
 """
 
-from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -27,14 +28,15 @@ from ares.model.errors import StoreDamaged
 from ares.model.identity import ClientId, ConfigurationId, ServerId
 from ares.model.log_messages import BATCH_ENTRIES_MAX, RECORDS_MAX, LogRecord, seal_of
 from ares.model.numbers import POSITION_MAX
-from ares.sharedlog.entries import follow_on
 from ares.sharedlog.log_facts import (
     PIECES,
+    BatchPlace,
     ChainPointed,
     ChainSealed,
     EncodedFact,
     EncodedPiece,
     EncodedTaken,
+    FilledGap,
     LogFact,
     LogSnapshot,
     LogTrimmed,
@@ -46,15 +48,23 @@ from ares.sharedlog.log_facts import (
 )
 from ares.sharedlog.log_state import LogState
 from ares.store.journal.disk import Disk
-from ares.store.journal.examine import IntactBatches, Pace, SegmentExamination, Windows
-from ares.store.journal.format import Damage, Head, decode_log_batch, encode_filled, encode_head
-from ares.store.journal.segments import Owner
-from ares.store.port import JoinedBatches, NotRepaired, Stored
-
-OTHER_FACTS_LOST = (
-    "it lost more than records (a seal, or the successor of a chain): move the log to a chain "
-    "without this server, which then drops the place"
+from ares.store.journal.examine import IntactBatches, Pace, Windows
+from ares.store.journal.format import (
+    Buffer,
+    Damage,
+    Head,
+    decode_log_batch,
+    encode_filled,
+    encode_head,
 )
+from ares.store.journal.segments import Owner
+from ares.store.port import NotRepaired, Stored
+
+_REMEDY = "move the log to a chain without this server, which then drops the place"
+OTHER_FACTS_LOST = f"it lost more than records (a seal, or the successor of a chain): {_REMEDY}"
+
+FILLED_BATCH_BYTES = 64 * 1024
+"""Bytes of records in a batch of a repaired gap, as far as the gap has numbers."""
 
 _POSITION_BYTES = 2
 """Least bytes of an entry in a journal."""
@@ -72,17 +82,15 @@ class PlaceFile(NamedTuple):
 class Gap(NamedTuple):
     """The bytes of a place from ``start`` to ``end``, which lost this number of ``batches``.
 
-    ``sequence``: the number of the first batch. ``salt``: of the place. ``is_first``: the place
-    began with this batch.
+    ``sequence``: the number of the first batch. A damaged head is a gap from byte 0, without
+    batches. ``lost``: the facts which fill the gap.
     """
 
-    place: int
     start: int
     end: int
     sequence: int
     batches: int
-    salt: int
-    is_first: bool
+    lost: list[LogSnapshot | LostRecords | LogTrimmed]
 
 
 def survey(
@@ -90,32 +98,30 @@ def survey(
 ) -> Generator[Sequence[EncodedFact] | Gap, None, None]:
     """Yield the facts of each intact batch, and the gaps, in order.
 
-    ``following``: the number of the first batch behind the place. Raises OSError, and
-    :class:`NotRepaired` for batches of a newer release.
+    ``following``: the number of the first batch behind the place. Raises OSError, Damage and
+    :class:`NotRepaired`.
     """
-    head = place.head
-
-    def gap(start: int, end: int, sequence: int, upto: int) -> Gap:
-        is_first = sequence == head.first
-        return Gap(place.number, start, end, sequence, upto - sequence, head.salt, is_first)
-
+    head, sequence = b"".join(encode_head(place.head)), place.head.first
     descriptor = disk.open_past_cache(place.path)
     try:
-        windows = Windows(disk, descriptor, place.end, pace)
-        at, sequence = sum(map(len, encode_head(head))), head.first
-        for start, frame in IntactBatches(windows, head, place.end):
+        windows, at = Windows(disk, descriptor, place.end, pace), 0
+        with suppress(OSError):
+            at = len(head) if windows.read(0, len(head)) == head else 0
+        if not at:
+            yield Gap(0, len(head), sequence, 0, [])
+            at = len(head)
+        batches = IntactBatches(windows, place.head, place.end)
+        for start, frame in batches:
             if not sequence <= frame.sequence < following:
                 continue  # a copy of another block
             if start > at or frame.sequence > sequence:
-                yield gap(at, start, sequence, frame.sequence)
+                yield Gap(at, start, sequence, frame.sequence - sequence, [])
             at, sequence = start + frame.end, frame.sequence + 1
-            try:
-                facts = decode_log_batch(frame)
-            except Damage as damage:
-                raise NotRepaired(str(damage)) from damage
-            yield facts
+            yield decode_log_batch(frame)
+        if batches.gave_up:
+            raise NotRepaired("too many of its bytes look like batches")
         if at < place.end or sequence < following:
-            yield gap(at, place.end, sequence, following)
+            yield Gap(at, place.end, sequence, following - sequence, [])
     finally:
         disk.close(descriptor)
 
@@ -124,34 +130,32 @@ class LogReplay:
     """The facts from a standing, ``begin``, to the next standing, ``end``, and the gaps among them.
 
     ``begin``: None at the beginning of the log. Tell all facts and gaps in order, and call
-    :meth:`finish`. All methods raise :class:`NotRepaired`.
+    :meth:`finish`, which completes the gaps. All methods raise :class:`NotRepaired`, and
+    :class:`StoreDamaged` for an unknown chain.
     """
 
-    def __init__(
-        self, server: str, identity: str, begin: LogSnapshot | None, end: LogSnapshot
-    ) -> None:
-        self._owner = ServerId(server), identity
+    def __init__(self, owner: Owner, begin: LogSnapshot | None, end: LogSnapshot) -> None:
+        self._owner = owner
         self._begin, self._end = begin, end
         self._lengths = {each.configuration: each.length for each in end.segments}
         self._state = self._begun(begin)
         self._story: list[LogFact | Gap] = []
-        self._lost: dict[Gap, list[LogSnapshot | LostRecords | LogTrimmed]] = {}
+        self._gaps: list[Gap] = []
+        self._told: dict[bytes, int] = {}
+        """The number of gaps before the last records of each source."""
 
-    @property
-    def lost(self) -> tuple[LostRecords, ...]:
-        """The lost records, in the order of :meth:`facts_of`."""
-        each_gap = self._lost.values()
-        return tuple(each for some in each_gap for each in some if isinstance(each, LostRecords))
-
-    @property
-    def gaps(self) -> list[Gap]:
-        return list(self._lost)
+        self._uncollected: set[ConfigurationId] = set()
+        """The chains whose collection may be lost."""
 
     def pass_gap(self, gap: Gap, stands: bool) -> None:
         """Take note of a gap. ``stands``: its first fact was a standing."""
         if gap.batches < 1:
             raise NotRepaired("its batches do not lie one behind the other")
-        self._lost[gap] = [_uncommitted(self._state.standing())] if stands else []
+        if stands:
+            gap.lost.append(_uncommitted(self._state.standing()))
+        segments = self._state.segments.items()
+        self._uncollected = {id for id, each in segments if not each.collected}
+        self._gaps.append(gap)
         self._story.append(gap)
 
     def tell(self, facts: Sequence[EncodedFact]) -> None:
@@ -168,50 +172,43 @@ class LogReplay:
                 if isinstance(fact, ChainSealed | ChainPointed):  # the chain takes no more records
                     self._reach(fact.configuration, self._lengths.get(fact.configuration, 0))
                 plain = fact
+            self._look_for_collections(plain)
             self._apply(self._state, plain)
             self._story.append(plain)
 
+    def _look_for_collections(self, fact: LogFact) -> None:
+        """Refuse a collection that may be the second of its chain, because a gap lost the first.
+
+        The first may have dropped the old part, which the next standing does not tell. Other facts
+        of the chain show that the chain was not collected before.
+        """
+        if isinstance(fact, RecordsTaken | ChainSealed | ChainPointed):
+            collected = isinstance(fact, ChainPointed) and fact.collected
+            if collected and fact.configuration in self._uncollected:
+                raise NotRepaired(f"it may have lost an earlier collection of a chain: {_REMEDY}")
+            self._uncollected.discard(fact.configuration)
+
     def finish(self) -> None:
-        """Complete what the gaps lost, and check that the facts lead to the next standing."""
+        """Complete the gaps, and check that the facts lead to the next standing."""
         trim = LogTrimmed(self._end.trimmed)
-        is_lost = bool(self._lost) and self._state.trimmed < trim.upto
+        is_lost = bool(self._gaps) and self._state.trimmed < trim.upto
         if is_lost:
             self._state.apply(trim)
         for source, length in (*self._lengths.items(), (PIECES, self._end.old_upto)):
             self._reach(source, length)
         if is_lost:
-            self._lost[self.gaps[-1]].append(trim)
+            self._gaps[-1].lost.append(trim)
         state = self._begun(self._begin)
         for part in self._story:
-            for fact in self._hollow_facts(part) if isinstance(part, Gap) else [part]:
+            for fact in _hollow_facts(part) if isinstance(part, Gap) else [part]:
                 self._apply(state, fact)
         if not self._is_end(state.standing()):
             raise NotRepaired(OTHER_FACTS_LOST)
 
-    def facts_of(self, gap: Gap, found: Iterator[Sequence[LogRecord]]) -> list[Stored]:
-        """Return the facts for a gap. ``found``: the records, for each of :attr:`lost`."""
-        facts: list[Stored] = []
-        for each in self._lost[gap]:
-            if isinstance(each, LostRecords):
-                facts += _facts(each.source, completed(each, next(found)))
-            else:
-                facts.append(each)
-        return facts
-
-    def _hollow_facts(self, gap: Gap) -> Iterator[LogFact]:
-        for each in self._lost[gap]:
-            if isinstance(each, LostRecords):
-                yield _hollow(each.source, each.first, each.upto)
-            elif isinstance(each, LogTrimmed):
-                yield each
-
     def _begun(self, standing: LogSnapshot | None) -> LogState:
-        state = LogState(*self._owner)
+        state = LogState(ServerId(self._owner.server), self._owner.identity)
         if standing is not None:
-            try:
-                state.begin(standing)
-            except StoreDamaged as damage:
-                raise NotRepaired(OTHER_FACTS_LOST) from damage
+            state.begin(standing)
         return state
 
     def _is_end(self, standing: LogSnapshot) -> bool:
@@ -221,40 +218,43 @@ class LogReplay:
         """
         return self._begun(standing).standing() == self._begun(self._end).standing()
 
-    def _length(self, state: LogState, source: bytes) -> int:
-        if source == PIECES:
-            return state.base_upto
-        segment = state.segments.get(ConfigurationId(source))
-        if segment is None:
-            raise NotRepaired(OTHER_FACTS_LOST)
-        return segment.length
-
     def _reach(self, source: bytes, upto: int) -> None:
         """Count the records of ``source`` up to this position as lost by the last gap.
 
         Old records of an ended segment of this server are not fetched.
         """
-        while (first := self._length(self._state, source)) < upto:
+        gaps = len(self._gaps) - self._told.get(source, 0)
+        self._told[source] = len(self._gaps)
+        while (first := _length(self._state, source)) < upto:
+            if gaps > 1:
+                raise NotRepaired("two gaps lost records, and which gap lost which is unknown")
             segments = self._state.segments.values() if source == PIECES else ()
             there = [each.start for each in segments if each.end is not None and not each.merged]
             end = min([upto, *there])
-            size = self.gaps[-1].end - self.gaps[-1].start if self._lost else 0
+            size = self._gaps[-1].end - self._gaps[-1].start if gaps else 0
             if not 0 < (end - first) * _POSITION_BYTES <= size:
                 raise NotRepaired(OTHER_FACTS_LOST)
-            self._lost[self.gaps[-1]].append(LostRecords(source, first, end, size))
+            self._gaps[-1].lost.append(LostRecords(source, first, end, size))
             self._apply(self._state, _hollow(source, first, end))
 
     def _apply(self, state: LogState, fact: LogFact) -> None:
         """Apply a fact which continues the facts before it."""
         if isinstance(fact, RecordsTaken | PieceFetched):
-            source = PIECES if isinstance(fact, PieceFetched) else fact.configuration
-            first, length = fact.records[0].first, self._length(state, source)
+            source = _source(fact)
+            first, length = fact.records[0].first, _length(state, source)
             if first > length or (source != PIECES and first < length):
                 raise NotRepaired(OTHER_FACTS_LOST)
-        try:
-            state.apply(fact)
-        except StoreDamaged as damage:
-            raise NotRepaired(OTHER_FACTS_LOST) from damage
+        state.apply(fact)
+
+
+def _length(state: LogState, source: bytes) -> int:
+    """Return the end of the records of a source. Raises :class:`NotRepaired`."""
+    if source == PIECES:
+        return state.base_upto
+    segment = state.segments.get(ConfigurationId(source))
+    if segment is None:
+        raise NotRepaired(OTHER_FACTS_LOST)
+    return segment.length
 
 
 def _uncommitted(standing: LogSnapshot) -> LogSnapshot:
@@ -263,31 +263,52 @@ def _uncommitted(standing: LogSnapshot) -> LogSnapshot:
     return replace(standing, segments=states)
 
 
+def _hollow_facts(gap: Gap) -> Iterator[LogFact]:
+    for each in gap.lost:
+        if isinstance(each, LostRecords):
+            yield _hollow(each.source, each.first, each.upto)
+        elif isinstance(each, LogTrimmed):
+            yield each
+
+
 def _hollow(source: bytes, first: int, upto: int) -> LogFact:
     """Return a fact with the positions of records, which are all that a standing depends on."""
-    record = LogRecord(first, ClientId(0), 1, 1, (b"",) * (upto - first))
-    [fact] = _facts(source, (record,))
-    return fact
+    return _fact(source, [LogRecord(first, ClientId(0), 1, 1, (b"",) * (upto - first))])
 
 
-def _facts(source: bytes, records: tuple[LogRecord, ...]) -> list[LogFact]:
-    """Return the facts that bring ``records``, at least one."""
-    if source != PIECES:
-        return [RecordsTaken(ConfigurationId(source), records)]
-    return [
-        PieceFetched(records[at : at + RECORDS_MAX]) for at in range(0, len(records), RECORDS_MAX)
-    ]
+def _fact(source: bytes, records: Sequence[LogRecord]) -> RecordsTaken | PieceFetched:
+    if source == PIECES:
+        return PieceFetched(tuple(records))
+    return RecordsTaken(ConfigurationId(source), tuple(records))
 
 
-def completed(lost: LostRecords, found: Sequence[LogRecord]) -> tuple[LogRecord, ...]:
-    """Return records for all lost positions: the found records, and records with empty entries.
+def _source(fact: RecordsTaken | PieceFetched) -> bytes:
+    return PIECES if isinstance(fact, PieceFetched) else fact.configuration
 
-    Raises :class:`NotRepaired` if the found records are not as a head made them, or not in place.
-    """
+
+def _facts(
+    lost: LogSnapshot | LostRecords | LogTrimmed, records: Sequence[LogRecord], bytes_max: int
+) -> Iterator[Stored]:
+    """Yield the lost facts: the facts with ``records`` have about ``bytes_max`` each at most."""
+    if not isinstance(lost, LostRecords):
+        yield lost
+        return
+    begin = size = 0
+    for at, record in enumerate(records):
+        bytes = record.size + len(record.entries)
+        if at > begin and (size + bytes > bytes_max or at - begin == RECORDS_MAX):
+            yield _fact(lost.source, records[begin:at])
+            begin, size = at, 0
+        size += bytes
+    yield _fact(lost.source, records[begin:])
+
+
+def _completed(lost: LostRecords, found: Sequence[LogRecord]) -> Iterator[LogRecord]:
+    """Yield records for all lost positions: the found records, and records with empty entries."""
     first, upto = (found[0].first, found[-1].end) if found else (lost.upto, lost.upto)
-    if not lost.first <= first <= upto <= lost.upto or not follow_on(first, found):
-        raise NotRepaired("another server gave records that do not belong there")
-    return (*_empty_records(lost.first, first), *found, *_empty_records(upto, lost.upto))
+    yield from _empty_records(lost.first, first)
+    yield from found
+    yield from _empty_records(upto, lost.upto)
 
 
 def _empty_records(first: int, upto: int) -> Iterator[LogRecord]:
@@ -298,79 +319,113 @@ def _empty_records(first: int, upto: int) -> Iterator[LogRecord]:
 
 
 class PlaceRepair:
-    """:class:`ares.store.port.LogRepair` of ``place``.
+    """:class:`ares.store.port.LogRepair` of a place.
 
-    ``places``: all places of the journal, in order. ``standings``: places that begin with a
-    standing.
+    ``places``: all places of the journal, in order. ``index``: of the damaged place. ``stands``:
+    the place begins with a standing.
     """
 
     def __init__(
-        self,
-        disk: Disk,
-        owner: Owner,
-        places: Sequence[PlaceFile],
-        place: int,
-        standings: Collection[int],
+        self, disk: Disk, owner: Owner, places: Sequence[PlaceFile], index: int, stands: bool
     ) -> None:
         self._disk = disk
         self._owner = owner
         self._places = places
-        self._index = [each.number for each in places].index(place)
-        self._standings = standings
+        self._place, self._index, self._stands = places[index], index, stands
+        self._gaps: list[Gap] = []
+        self._writes: dict[int, list[Buffer]] = {}
 
-    def look(self, pace: Pace) -> Sequence[LostRecords]:
+    def look(self, pace: Pace) -> Sequence[LostRecords] | None:
+        self._gaps = []
+        try:
+            self._replay(pace)
+        except StoreDamaged as error:
+            raise NotRepaired(OTHER_FACTS_LOST) from error
+        except Damage as damage:
+            raise NotRepaired(str(damage)) from damage
+        lost = [each for gap in self._gaps for each in gap.lost if isinstance(each, LostRecords)]
+        return lost if self._gaps else None
+
+    def _replay(self, pace: Pace) -> None:
+        """Find and complete the gaps."""
         places, first, last = self._places, self._index, self._index + 1
         while (begin := self._standing(places[first], pace)) is None and first:
             first -= 1
         if begin is None and places[first].number != 1:
             raise NotRepaired("its standing is lost, and no earlier place is left")
+        end: LogSnapshot | None = None
         while last < len(places) and (end := self._standing(places[last], pace)) is None:
             last += 1
-        if last >= len(places):
+        if end is None:
             raise NotRepaired("no place behind it has a standing yet")
-        assert end is not None
-        replay = LogReplay(self._owner.server, self._owner.identity, begin, end)
+        replay = LogReplay(self._owner, begin, end)
         for place, following in pairwise(places[first : last + 1]):
             for part in survey(self._disk, place, following.head.first, pace):
-                if isinstance(part, Gap):
-                    replay.pass_gap(part, part.is_first and place.number in self._standings)
-                else:
+                if not isinstance(part, Gap):
                     replay.tell(part)
+                    continue
+                if place is not self._place:
+                    raise NotRepaired(f"place {place.number} beside it is damaged, too")
+                self._gaps.append(part)
+                if part.start:
+                    is_first = part.sequence == place.head.first
+                    replay.pass_gap(part, is_first and self._stands)
         replay.finish()
-        self._replay = replay
-        return replay.lost
 
     def _standing(self, place: PlaceFile, pace: Pace) -> LogSnapshot | None:
         """Return the standing at the beginning of a place, if the place has an intact standing."""
         with closing(survey(self._disk, place, POSITION_MAX, pace)) as parts:
-            part = next(parts, None)
+            part = next((each for each in parts if not isinstance(each, Gap) or each.start), None)
         first = None if isinstance(part, Gap) or not part else part[0]
         return first if isinstance(first, LogSnapshot) else None
 
-    def write(self, found: Sequence[Sequence[LogRecord]], pace: Pace) -> Sequence[JoinedBatches]:
-        remaining, gaps = iter(found), self._replay.gaps
-        place = self._places[self._index]
-        writes = {place.number: [(0, b"".join(encode_head(place.head)))]}
-        for gap in gaps:
-            facts = self._replay.facts_of(gap, remaining)
-            data = encode_filled(gap.sequence, gap.batches, gap.salt, facts, gap.end - gap.start)
-            if data is None:
-                raise NotRepaired("the records found take more room than the lost ones")
-            writes.setdefault(gap.place, []).append((gap.start, data))
-        for number, pieces in writes.items():
-            [file] = [each for each in self._places if each.number == number]
-            self._write(file, pieces)
-            if not SegmentExamination(self._disk, file.path, file.head, file.end).run(pace).whole:
-                raise NotRepaired("the disk does not give back the repaired bytes")
-        return [
-            JoinedBatches(each.place, range(each.start, each.end), each.sequence) for each in gaps
-        ]
+    def fill(self, found: Sequence[Sequence[LogRecord]]) -> Sequence[FilledGap]:
+        remaining, filled, end = iter(found), list[FilledGap](), -1
+        self._writes = {}
+        for gap in self._gaps:
+            if gap.start != end:  # a damaged head and the gap behind are a single write
+                written = self._writes[gap.start] = []
+            end = gap.end
+            if gap.start:
+                batches, marks = self._batches(gap, remaining)
+                written += batches
+                filled.append(FilledGap(self._place.number, range(gap.start, end), marks))
+            else:
+                written += encode_head(self._place.head)
+        return filled
 
-    def _write(self, place: PlaceFile, pieces: Sequence[tuple[int, bytes]]) -> None:
-        descriptor = self._disk.open(place.path)
+    def _batches(
+        self, gap: Gap, found: Iterator[Sequence[LogRecord]]
+    ) -> tuple[list[Buffer], list[tuple[bytes, int, BatchPlace]]]:
+        """Return the batches that fill a gap, and the marks of their records."""
+        head, size = self._place.head, gap.end - gap.start
+        parts = [
+            (each, tuple(_completed(each, next(found))) if isinstance(each, LostRecords) else ())
+            for each in gap.lost
+        ]
+        for bytes_max in (max(FILLED_BATCH_BYTES, size // gap.batches), size):
+            facts = [fact for each, records in parts for fact in _facts(each, records, bytes_max)]
+            last = gap.batches - 1
+            groups = [*(facts[at : at + 1] for at in range(last)), facts[last:]]
+            batches = encode_filled(gap.sequence, head.salt, groups, size)
+            if batches is not None:
+                break
+        else:
+            raise NotRepaired("the records found take more room than the lost ones")
+        marks, at = [], gap.start
+        for number, (data, group) in enumerate(zip(batches, groups, strict=True), gap.sequence):
+            mark = BatchPlace(self._place.number, at, number)
+            for fact in group:
+                if isinstance(fact, RecordsTaken | PieceFetched):
+                    marks.append((_source(fact), fact.records[0].first, mark))
+            at += len(data)
+        return [*batches], marks
+
+    def write(self) -> None:
+        descriptor = self._disk.open(self._place.path)
         try:
-            for offset, data in pieces:
-                self._disk.write(descriptor, [data], offset)
+            for offset, buffers in self._writes.items():
+                self._disk.write(descriptor, buffers, offset)
             self._disk.sync(descriptor)
         finally:
             self._disk.close(descriptor)

@@ -21,7 +21,7 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -521,14 +521,17 @@ class SegmentJournal:
             else SegmentExamination(self._disk, segment.path, segment.head, end)
         )
 
-    def repair(self, place: int, standings: Collection[int]) -> PlaceRepair | None:
+    def repair(self, place: int, stands: bool) -> PlaceRepair | None:
+        ends = self.durable()
+        if place not in ends:
+            return None
         segments = {**self._sealed, **({self._head.number: self._head} if self._head else {})}
         places = [
-            PlaceFile(number, segments[number].path, segments[number].head, end)
-            for number, end in sorted(self.durable().items())
+            PlaceFile(number, segments[number].path, segments[number].head, ends[number])
+            for number in sorted(ends)
         ]
-        known = any(each.number == place for each in places)
-        return PlaceRepair(self._disk, self._owner, places, place, standings) if known else None
+        index = sorted(ends).index(place)
+        return PlaceRepair(self._disk, self._owner, places, index, stands)
 
     def seal(self, place: int, room: int = 0) -> bool:
         if self._head is None or self._head.number != place:
