@@ -119,10 +119,13 @@ LIVE = (
                 decimals=0,
             ),
             Panel(
-                "Damaged elements",
+                "Damaged elements, files of logs",
                 "Found damaged on disks, and not repaired yet. For an hour: `ares-cli scrub`, and "
                 "replace the disk.",
-                [(f"sum(ares_quarantined_elements{JOB})", "")],
+                [
+                    (f"sum(ares_quarantined_elements{JOB})", "elements"),
+                    (f"sum(ares_damaged_log_places{JOB})", "files of logs"),
+                ],
                 *("none", "stat", 4, 4),
                 steps=[(GREEN, 0), (RED, 1)],
                 decimals=0,
