@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ares.server.hosted_log import HostedLog
+from ares.sharedlog.node import LogNode
 from tests.simulation.patches import together
 
 
@@ -49,11 +50,17 @@ def records_out_of_memory_before_they_are_durable() -> Any:
     )
 
 
+def repairs_with_empty_entries() -> Any:
+    """Fill damaged places with empty entries, also in the place of records that are needed."""
+    return patch.object(LogNode, "needed", lambda self, lost: (lost.upto, lost.upto))
+
+
 DISK_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     standings_before_what_they_tell: 7,
     places_discarded_that_are_needed: 7,
     standings_believed_over_facts: 64,
     records_out_of_memory_before_they_are_durable: 7,
+    repairs_with_empty_entries: 7,
 }
 
 LOG_DISK_CONTROLS = {

@@ -3,6 +3,7 @@
 Its controls are with the others (test_controls.py).
 """
 
+import logging
 import subprocess
 
 import msgspec
@@ -14,6 +15,7 @@ from ares.testing.sim.shared_log.log_plan import FLAVOURS, LogPlan, draw_log
 from tests.simulation.log_controls import LOG_CONTROLS
 
 FEW_SEEDS, FIXED_SEEDS = range(5), range(5, 20)
+ROTTEN_SEEDS = (8, 40, 41, 147, 164)
 
 
 @pytest.mark.parametrize("flavour", range(len(FLAVOURS)))
@@ -25,6 +27,14 @@ def test_fixed_seeds_are_clean(flavour, numbers):
         assert run_plan(draw_log(seed)).violation is None, (
             f"python -P -m ares.testing.sim --scenario log --seed {seed} --story"
         )
+
+
+def test_servers_repair_rotten_places(caplog):
+    """Each then starts from its disk, and the checks see the repaired records."""
+    caplog.set_level(logging.INFO, "ares.server.log_scrub")
+    for seed in ROTTEN_SEEDS:
+        assert run_plan(draw_log(seed)).violation is None
+    assert caplog.text.count("repaired place") > 2
 
 
 def test_a_client_follows_after_the_end_of_its_joint_reads():

@@ -166,7 +166,7 @@ class ModelDisk(Disk):
 
     def flip(self, name: str, at: int, bit: int, cached: bool) -> None:
         """Flip a durable bit. ``cached``: memory has the right bit, until the power fails."""
-        file = self._names[name]
+        file = {**self._durable_names, **self._names}[name]
         for content in [file.durable] if cached else [file.durable, file.content]:
             content[at] ^= 1 << bit
 

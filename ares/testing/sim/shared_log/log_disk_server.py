@@ -3,18 +3,24 @@
 Hosted logs and journals run as on a durable server.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
+from types import coroutine
+from typing import Any
 
 from ares.model.codec import decode
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import CallId, DomainName, ServerId
 from ares.model.messages import Ack, AnyMessage, Describe
 from ares.net.port import Sender
+from ares.server.hosted_log import HostedLog
 from ares.server.hosted_logs import CHAIN_REPLIES, HostedLogs, LogsParts
+from ares.server.log_scrub import LogRepairs
 from ares.sharedlog.node import LogNode
 from ares.store.journal.segment_journal import SegmentJournal, reserves_of_log
-from ares.store.journal.segments import Owner
+from ares.store.journal.segments import SEGMENT_SUFFIX, Owner
+from ares.store.port import OrderedJournal
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.journal_server import CRASHES_AGAIN_SHARE, SimProcess, disk_changes
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
@@ -28,6 +34,22 @@ from ares.testing.sim.shared_log.log_server import (
 
 LOG_DIRECTORY = Path("log")
 LOG_LEFT_BYTES_MAX = 4096
+
+ROTTEN_BITS = (1, 1, 2, 16)
+"""Numbers of bits that rot at once."""
+
+ROT_RETRY_S = 0.1
+"""Seconds until a server tries a repair again, or looks for a closed place again."""
+
+
+@coroutine
+def _sleep(seconds: float) -> Generator[float, None, None]:
+    yield seconds
+
+
+async def _run(action: Callable[..., Any], *arguments: Any) -> Any:
+    """Do the work of a thread at once."""
+    return action(*arguments)
 
 
 class SimLinks:
@@ -70,6 +92,7 @@ class DiskLogServer(LogServer):
     def __init__(self, run: LogServerRun, number: int) -> None:
         self._files = ModelDisk(run.world.rng)
         self._starts = 0
+        self._rotten: list[tuple[str, int, int]] = []
         super().__init__(run, number)
 
     def fill(self) -> None:
@@ -79,6 +102,52 @@ class DiskLogServer(LogServer):
     def empty(self) -> None:
         """Make room on the disk."""
         self._files.room = None
+
+    def rot(self, down_s: float) -> None:
+        """Flip bits in a closed place, if need be later, and repair the place.
+
+        The power fails behind the repair. Memory has the bits right, and without a repair they are
+        right again before a start.
+        """
+        rng, logs = self._world.rng, self._logs.on_disk if self.up and not self._rotten else []
+        places = [(*log, place) for log in logs for place in sorted(log[1].places())]
+        if not places:
+            self._world.after(ROT_RETRY_S, self.rot, down_s)
+            return
+        hosted, journal, place = rng.choice(places)
+        name, end = f"{place:08}{SEGMENT_SUFFIX}", journal.durable()[place]
+        bits = range(rng.choice(ROTTEN_BITS))
+        self._rotten = [(name, rng.randrange(end), rng.randrange(8)) for _ in bits]
+        self._world.narrate(f"{self.name} ROTS in place {place}")
+        self._flip()
+        self._go_on(self._life, self._repair(hosted, journal, place, down_s))
+
+    def _flip(self) -> None:
+        for name, at, bit in self._rotten:
+            with suppress(KeyError):  # given back
+                self._files.flip(name, at, bit, True)
+
+    async def _repair(
+        self, hosted: HostedLog, journal: OrderedJournal, place: int, down_s: float
+    ) -> None:
+        repairs = LogRepairs(lambda bytes: None, _sleep)
+        await repairs.repair(hosted, place, _run)
+        while why := repairs.damaged.get((hosted, place)):
+            if why.startswith("the disk"):
+                raise PromiseBroken(f"a repair of {self.name} failed: {why}")
+            await _sleep(ROT_RETRY_S)
+            await repairs.repair(hosted, place, _run)
+        if place in journal.durable():  # else given back
+            self._rotten = []
+        self._world.narrate(f"{self.name} HAS REPAIRED place {place}")
+        self.crash(True)
+        self._world.after(down_s, self.restart)
+
+    def _go_on(self, life: int, work: Coroutine[float, None, None]) -> None:
+        """Go on with a repair until it sleeps, and after the sleep."""
+        if self.up and life == self._life:
+            with suppress(StopIteration):
+                self._world.after(work.send(None), self._go_on, life, work)
 
     def _begin(self) -> None:
         while not self._began():
@@ -185,6 +254,8 @@ class DiskLogServer(LogServer):
         if self.up:
             self.up = False
             self._life += 1
+            self._flip()
+            self._rotten = []
             self._process.die()
             if lose_unsynced:
                 self._files.lose_power()

@@ -20,6 +20,9 @@ EARLIER_RULE_SHARE = 0.25
 CRASHES_SHARE, CRASHES_S = 0.4, 0.05
 """Share of runs with more crashes, and the mean time until a restart."""
 
+ROT_SHARE = 0.5
+"""Share of the runs on disks with rot."""
+
 LogKind = Literal[
     "append",
     "append-at",
@@ -265,7 +268,7 @@ def draw_log(seed: int) -> LogPlan:
         )
     )
     plan = _with_crashes(plan)
-    return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
+    return _with_rot(_with_disks(plan)) if seed // len(FLAVOURS) % 2 else plan
 
 
 READ_APART: tuple[LogKind, ...] = ("read", "read-uncommitted")
@@ -327,6 +330,18 @@ def _with_disks(plan: LogPlan) -> LogPlan:
     return msgspec.structs.replace(
         plan, faults=plan.faults + faults, place_bytes=rng.choice([4096, 8192])
     )
+
+
+def _with_rot(plan: LogPlan) -> LogPlan:
+    """Let closed places of some servers rot in part of the runs."""
+    rng = Random(f"rot of plan log {plan.seed}")
+    if rng.random() >= ROT_SHARE:
+        return plan
+    faults = tuple(
+        PlannedFault("rot", rng.uniform(0.05, 0.8), rng.expovariate(1 / CRASHES_S), (server,))
+        for server in rng.choices(range(plan.servers), k=rng.choice([2, 4, 8]))
+    )
+    return msgspec.structs.replace(plan, faults=plan.faults + faults)
 
 
 class _Chains:

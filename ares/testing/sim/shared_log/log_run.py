@@ -158,6 +158,10 @@ class SimLogRun:
                     if isinstance(server, DiskLogServer):
                         server.fill()
                         world.after(fault.lasts_s, server.empty)
+            case "rot":
+                for server in struck:
+                    if isinstance(server, DiskLogServer):
+                        server.rot(fault.lasts_s)
             case "consensus":
                 self.consensus.down_until = world.now + fault.lasts_s
 
