@@ -11,6 +11,7 @@ from typing import Any
 
 from ares.model.log_messages import LogRecord
 from ares.server.hosted_log import HostedLog
+from ares.sharedlog.earlier_chains import REFETCH_S_MAX
 from ares.store.port import NotRepaired, OrderedJournal
 
 log = logging.getLogger(__name__)
@@ -18,12 +19,19 @@ log = logging.getLogger(__name__)
 REFETCH_LOOK_S = 0.02
 """Seconds between two looks at a fetch."""
 
+REFETCH_LOOKS_MAX = int(2 * REFETCH_S_MAX / REFETCH_LOOK_S)
+"""Most looks at a fetch, which ends sooner by itself, unless the timer of its log fails."""
+
 SCRUB_RETRY_S, SCRUB_RETRY_S_MAX = 5.0, 900.0
 """Shortest and longest wait before the next look at old damage."""
 
 LogPlace = tuple[HostedLog, int]
 Run = Callable[..., Awaitable[Any]]
 """A call of the first argument, with the further arguments, in a thread."""
+
+
+class _Unanswered(NotRepaired):
+    """The lost records did not come from other servers."""
 
 
 class RepairTurns:
@@ -75,20 +83,28 @@ class LogRepairs:
         self._damaged.pop((hosted, place), None)
 
     async def try_again(self, now_s: float, run: Run) -> None:
-        """Try all repairs again, if the time has come."""
+        """Try all repairs again, if the time has come.
+
+        The first place whose records do not come ends the attempts for its log: other work waits.
+        """
         if self._turns.due(self.damaged, now_s):
+            silent = set[HostedLog]()
             for hosted, place in list(self.damaged):
-                await self.repair(hosted, place, run)
+                if hosted not in silent and not await self.repair(hosted, place, run):
+                    silent.add(hosted)
             self._turns.missed = frozenset(self.damaged)
 
-    async def repair(self, hosted: HostedLog, place: int, run: Run) -> None:
-        """Repair a damaged place, or note why it stays damaged."""
-        why = ""
+    async def repair(self, hosted: HostedLog, place: int, run: Run) -> bool:
+        """Repair a damaged place, or note why it stays damaged.
+
+        Returns whether other servers gave all records that were asked for.
+        """
+        why, is_answered = "", True
         try:
             if hosted.journal is not None:
                 why = await self._mend(hosted, hosted.journal, place, run)
         except NotRepaired as error:
-            why = str(error)
+            why, is_answered = str(error), not isinstance(error, _Unanswered)
         except OSError as error:
             why = f"the disk: {error.strerror}"
         if not why or not _is_there(hosted, place):
@@ -97,6 +113,7 @@ class LogRepairs:
             self._damaged[hosted, place] = why
             extra = _name(hosted)
             log.error("place %d of a log is damaged and not repaired: %s", place, why, extra=extra)
+        return is_answered
 
     async def _mend(self, hosted: HostedLog, journal: OrderedJournal, place: int, run: Run) -> str:
         """Repair a place; return an empty text, or the reason why the place stays damaged."""
@@ -111,10 +128,12 @@ class LogRepairs:
             if part is None:
                 return f"its records from position {lost.first} on may still be cut"
             refetch.seek(lost, *part)
-            while not refetch.ended:
+            for _ in range(REFETCH_LOOKS_MAX):
+                if refetch.ended:
+                    break
                 await self._sleep(REFETCH_LOOK_S)  # the log's timer asks
-            if refetch.failed:
-                return (
+            if refetch.failed or not refetch.ended:
+                raise _Unanswered(
                     f"no other server gives the records from position {lost.first} on; the "
                     "server goes on asking"
                 )

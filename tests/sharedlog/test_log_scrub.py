@@ -15,6 +15,7 @@ from ares.cli.upkeep_commands import _sentence
 from ares.model.configuration import Status, Successor
 from ares.model.log_messages import Fetch, Fetched
 from ares.model.messages import Description, DiskUsage, ScrubReply
+from ares.server import log_scrub
 from ares.server.log_scrub import SCRUB_RETRY_S, SCRUB_RETRY_S_MAX, LogRepairs, RepairTurns
 from ares.server.scrub import Scrubber, ScrubPlan
 from ares.sharedlog import earlier_chains, stored_entries
@@ -120,6 +121,37 @@ async def test_without_an_answer_the_repair_is_tried_again(log, run, caplog, mon
     await repairs.try_again(106.0, run)
     assert not repairs.damaged
     assert seen(log.state) == before
+
+
+async def test_a_silent_log_is_asked_for_one_of_its_places(log, run, monkeypatch):
+    """The scrub, which repairs the elements of objects, too, does not wait for each place."""
+    monkeypatch.setattr(earlier_chains, "REFETCH_AGAIN_S", 0.1)
+    repairs, log.silent, looks = LogRepairs(unpaced), True, []
+    for place in (PLACE, PLACE + 2):
+        damage_batch(log, place, 2)
+        await repairs.repair(log.hosted, place, run)
+    assert len(repairs.damaged) == 2
+    mend = repairs._mend
+
+    def looked(hosted, journal, place, run):
+        looks.append(place)
+        return mend(hosted, journal, place, run)
+
+    monkeypatch.setattr(repairs, "_mend", looked)
+    await repairs.try_again(100.0, run)
+    assert looks == [PLACE]
+    log.silent = False
+    await repairs.try_again(1000.0, run)
+    assert not repairs.damaged
+
+
+async def test_a_fetch_whose_timer_fails_ends_the_repair(log, run, monkeypatch):
+    monkeypatch.setattr(log_scrub, "REFETCH_LOOKS_MAX", 3)
+    monkeypatch.setattr(log.hosted.node.refetch, "go_on", lambda now: None)
+    damage_batch(log, PLACE, 2)
+    repairs = LogRepairs(unpaced)
+    await repairs.repair(log.hosted, PLACE, run)
+    assert "no other server gives" in repairs.damaged[log.hosted, PLACE]
 
 
 async def test_a_record_that_no_server_has_whole_is_left(log, run):
