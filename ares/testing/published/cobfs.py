@@ -30,7 +30,7 @@ from ares.model.tag import TAG_ZERO
 from ares.model.value import Answered
 from ares.testing.published.coares import CoAresClient, blocks_prefix
 
-NEVER_WRITTEN = Block(None, TAG_ZERO, 0, b"")
+NO_FILE = Block(None, TAG_ZERO, 0, b"")
 """The genesis block of a file that was never written."""
 
 
@@ -76,7 +76,7 @@ class FragmentedObject:
     def __init__(self, dsmm: CoAresClient | UnbatchedClient, file: ObjectName) -> None:
         self.dsmm = dsmm
         self.file = file
-        self.genesis = NEVER_WRITTEN
+        self.genesis = NO_FILE
         self.blocks: list[tuple[BlockId, Block]] = []
         self._ids = BlockIds(dsmm.id)
 
