@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 
 CHAIN_SERVERS = ("s0", "s1", "s2")
 KILLS = 20
-LOG_MIB = 96
+LOG_MIB = 144
 RECORD_BYTES = 1 << 20
 
 
