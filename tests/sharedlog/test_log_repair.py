@@ -502,6 +502,28 @@ def test_control_a_second_collection_that_is_believed(lost, monkeypatch):
     assert set(log.state.base_rows._rows) < rows
 
 
+def test_a_collection_for_the_next_chain_is_the_first():
+    """The lost batch tells nothing of the collected chain, nor does a batch behind the gap."""
+    log = of(20, make=lambda seed: RottenLog(seed, 16 * 1024))
+    segment = log.live
+    following = chain(1, segment.length)
+    log.put(ChainPointed(segment.configuration.id, Successor(following, Status.PENDING), False))
+    log.put(ChainsKnown((following,)))
+    begun = log.hosted.place
+    while log.hosted.place == begun:
+        log.put(ChainsKnown(()))
+    log.put(ChainsKnown(()))
+    log.put(ChainPointed(segment.configuration.id, Successor(following, Status.FINALIZED), True))
+    place, number = place_of(log, log.facts[-1])
+    assert place > begun
+    fill(log)
+    before = seen(log.state)
+    damage_batch(log, place, number - 1)
+    log.repair(place)
+    log.start()
+    assert seen(log.state) == before
+
+
 def test_a_first_collection_behind_a_gap_is_believed():
     log = of(20, make=lambda seed: RottenLog(seed, 16 * 1024))
     segment = log.live

@@ -179,14 +179,18 @@ class LogReplay:
     def _look_for_collections(self, fact: LogFact) -> None:
         """Refuse a collection that may be the second of its chain, because a gap lost the first.
 
-        The first may have dropped the old part, which the next standing does not tell. Other facts
-        of the chain show that the chain was not collected before.
+        The first may have dropped the old part, which the next standing does not tell. Further
+        facts of the chain show that the chain was not collected before. So does the successor: a
+        second collection is a fact only with a later successor than the next chain.
         """
-        if isinstance(fact, RecordsTaken | ChainSealed | ChainPointed):
-            collected = isinstance(fact, ChainPointed) and fact.collected
-            if collected and fact.configuration in self._uncollected:
+        if not isinstance(fact, RecordsTaken | ChainSealed | ChainPointed):
+            return
+        source = fact.configuration
+        if isinstance(fact, ChainPointed) and fact.collected and source in self._uncollected:
+            own = self._state.segments[source].configuration
+            if fact.successor.configuration.index > own.index + 1:
                 raise NotRepaired(f"it may have lost an earlier collection of a chain: {_REMEDY}")
-            self._uncollected.discard(fact.configuration)
+        self._uncollected.discard(source)
 
     def finish(self) -> None:
         """Complete the gaps, and check that the facts lead to the next standing."""
