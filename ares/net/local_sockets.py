@@ -1,15 +1,15 @@
 """Unix sockets beside TCP: a server and its clients on one host meet at a file.
 
 The listener at ``host:port`` makes RUN/host:port.sock, where RUN is the directory ``run`` beside
-the cluster file. Without this directory there is no socket: `ares-cli up` makes the directory, and
-simulations of links between namespaces do not. The name has the address, because clients look for
-the server at this address: a client that is to reach a server over another address, as over a
-relay, finds no socket.
+the cluster file. A socket needs this directory: `ares-cli up` makes the directory, and simulations
+of links between namespaces do not. Clients look for the address of a server in the name of the
+socket. Hence a client finds no socket if it must reach the server at a different address, as over a
+relay.
 
 The user of the server and root may connect, by the mode of the socket and by the permissions of
-RUN. A client believes a socket only if its own user, or root, listens, and if no other user can put
-a name into RUN. Any other socket is passed over for TCP. Beyond this nothing depends on the socket:
-the handshake and the keys are the same as over TCP.
+RUN. A client believes a socket only if the client's user, or root, listens, and if no further user
+can put a name into RUN. The client passes over any different socket, and uses TCP. The handshake
+and the keys are the same as over TCP.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ _log = logging.getLogger(__name__)
 
 
 class LocalSocket(NamedTuple):
-    """A Unix socket that listens, and its file."""
+    """A listening Unix socket, and the file of the socket."""
 
     raw: socket.socket
     path: Path
 
     def remove(self) -> None:
-        """Remove the file, before the socket closes: later it may be another process's file."""
+        """Remove the file, before the socket closes: later another process may own the file."""
         with contextlib.suppress(OSError):  # a file that stays is stale at the next start
             self.path.unlink()
 
@@ -54,9 +54,9 @@ def socket_path(directory: Path, host: str, port: int) -> Path:
 
 
 def listen_locally(path: Path, backlog: int) -> LocalSocket | None:
-    """Return a socket that listens at ``path``, in place of a socket that a killed server left.
+    """Return a socket listening at ``path``, in place of a socket left by a killed server.
 
-    None without the directory; also if there can be no socket, with the reason in the log.
+    Returns `None` without the directory. Returns `None` also after a failure, and logs the reason.
     """
     if not os.path.lexists(path.parent):
         return None
@@ -70,7 +70,7 @@ def listen_locally(path: Path, backlog: int) -> LocalSocket | None:
 
 
 def _listening(path: Path, backlog: int) -> socket.socket:
-    """Return a socket that listens at ``path``. Raises :class:`BadInput` and OSError."""
+    """Return a socket listening at ``path``. Raises :class:`BadInput` and OSError."""
     if (length := len(os.fsencode(path))) > PATH_BYTES_MAX:
         raise BadInput(f"its path has {length} bytes, and at most {PATH_BYTES_MAX} are possible")
     _require_own(path.parent)
@@ -87,9 +87,9 @@ def _listening(path: Path, backlog: int) -> socket.socket:
 
 
 def _require_own(directory: Path) -> None:
-    """Raise :class:`BadInput` if a user other than this and root can put a name into the directory.
+    """Raise :class:`BadInput` if a user beside this user and root can put a name into it.
 
-    The sticky bit is no help: a name that does not exist yet belongs to its maker.
+    The sticky bit is no help: a new name belongs to the maker of the name.
     """
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode):
@@ -106,8 +106,8 @@ def _require_own(directory: Path) -> None:
 def _remove_stale(path: Path) -> None:
     """Remove a socket without a listener.
 
-    Raises :class:`BadInput` if a process listens there, or if the file is no socket, or is another
-    user's.
+    Raises :class:`BadInput` if a process listens at ``path``, or if the file is no socket, or
+    belongs to another user.
     """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
@@ -131,7 +131,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def connect_locally(path: Path) -> socket.socket | None:
-    """Return a socket connected to the server at ``path``; None if TCP is the way."""
+    """Return a socket connected to the server at ``path``; `None` if TCP is the way."""
     try:
         _require_own(path.parent)
         raw = socket.socket(socket.AF_UNIX)

@@ -163,7 +163,7 @@ class ServerParts(NamedTuple):
     """
 
     published: bool = False
-    """Whether the algorithms as published may run, which are not atomic."""
+    """Permission for the algorithms as published, which are not atomic."""
 
     meter: Meter | None = None
     """The listener's; the cost of a request is the bytes of the reply and the verified bytes."""

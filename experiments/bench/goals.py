@@ -1,4 +1,4 @@
-"""Goals of ares beside other stores, and the last ratios that a person approved.
+"""Goals of ares beside further stores, and the last ratios approved by a person.
 
 Both are printed with the ratios of each run. A missed goal fails no test. The approved ratios are
 in baseline.json, in this package.
@@ -17,7 +17,7 @@ BASELINE_FILE = Path(__file__).with_name("baseline.json")
 
 
 class BenchGoal(Struct, frozen=True):
-    """A bound for the rate of ares with ABD to that of ``peer``, with the same durability."""
+    """A bound for the rate of ares with ABD, divided by the rate of ``peer``, as durable."""
 
     peer: str
     workload: str
@@ -30,7 +30,7 @@ def _at_least(peer: str, workload: str, limit: float) -> BenchGoal:
 
 ONE_CLIENT, HUNDRED_CLIENTS = "10 B, 1 client", "10 B, 100 clients"
 KEYS_MAX = Goal(1.66)
-"""Without keys large values have at most 1.66 times the rate with keys, which is then 0.6 of it."""
+"""Most times the rate with keys that large values may have without: keys keep 0.6 of the rate."""
 
 BENCH_GOALS = (
     _at_least("redis-wait", ONE_CLIENT, 0.8),
@@ -54,7 +54,7 @@ def approved_ratios(path: Path = BASELINE_FILE) -> dict[str, float]:
 
 
 def approve(report: BenchReport, path: Path = BASELINE_FILE) -> None:
-    """Store the medians of this report; points that the report lacks keep their ratio."""
+    """Store the medians of this report; absent points keep the ratio."""
     known = approved_ratios(path)
     for point in report.points:
         for yardstick, figure in point.ratios.items():
@@ -63,7 +63,7 @@ def approve(report: BenchReport, path: Path = BASELINE_FILE) -> None:
 
 
 def goal_lines(report: BenchReport, known: Mapping[str, float]) -> Iterator[str]:
-    """Yield a line for each goal whose ratio was measured, with the approved one in brackets."""
+    """Yield a line for each goal whose ratio was measured, with the approved ratio in brackets."""
     ratios = {(point.peer, point.workload): point.ratios.get("ABD") for point in report.points}
     for each in BENCH_GOALS:
         if (ratio := ratios.get((each.peer, each.workload))) is None:

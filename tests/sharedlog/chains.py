@@ -16,7 +16,7 @@ default_rule = CHAIN_RULE
 def chain(
     index: int = 0, start: int = 0, servers: tuple[str, ...] = NAMES, rule: str | None = None
 ) -> Configuration:
-    """Return a chain; by default its rule is ``default_rule``."""
+    """Return a chain, by default with the rule ``default_rule``."""
     rule = default_rule if rule is None else rule
     members = tuple(Server(ServerId(name), f"{name}:1", name) for name in servers)
     placed = Configuration("chain", members, backend=rule, start=start)
@@ -38,7 +38,7 @@ class Wired:
         self.collect(to, sync)
 
     def collect(self, name: str, sync: bool = True) -> None:
-        """Take a node's messages; with ``sync``, store its facts first, until none are left."""
+        """Take a node's messages; with ``sync``, store the facts first, until no fact is left."""
         node = self.nodes[name]
         if sync:
             self._store(name)
@@ -79,7 +79,7 @@ class Wired:
         self.nodes[name].restore(self.disks[name])
 
     def crash(self, name: str) -> None:
-        """Restart a node without the facts that are not durable."""
+        """Restart a node with the durable facts alone."""
         del self.disks[name][self.synced.get(name, 0) :]
         self.restart(name)
 
@@ -89,7 +89,7 @@ def call(number: int = 1) -> CallId:
 
 
 def sealed(record: LogRecord, **changes: Any) -> LogRecord:
-    """Return a changed record with the seal that a head makes."""
+    """Return a changed record, sealed as by a head."""
     names = record.__struct_fields__
     fields = {name: getattr(record, name) for name in names} | changes
     fields["seal"] = seal_of(*[fields[name] for name in names[:-1]])

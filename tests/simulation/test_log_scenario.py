@@ -1,6 +1,6 @@
 """The scenario `log`: runs repeat, and the seeds of CI are clean.
 
-Its controls are with the others (test_controls.py).
+The controls are in test_controls.py.
 """
 
 import logging
@@ -30,7 +30,7 @@ def test_fixed_seeds_are_clean(flavour, numbers):
 
 
 def test_servers_repair_rotten_places(caplog):
-    """Each then starts from its disk, and the checks see the repaired records."""
+    """Each server starts from the repaired disk, and the checks see the repaired records."""
     caplog.set_level(logging.INFO, "ares.server.log_scrub")
     for seed in ROTTEN_SEEDS:
         assert run_plan(draw_log(seed)).violation is None
@@ -38,7 +38,7 @@ def test_servers_repair_rotten_places(caplog):
 
 
 def test_a_client_follows_after_the_end_of_its_joint_reads():
-    """A follow ran beside the next follow, and both moved the client's one follower."""
+    """A follow ran beside the next follow, and both moved the client's only follower."""
     assert run_plan(drawn(500_427, "log")).violation is None
 
 

@@ -105,7 +105,7 @@ async def test_a_socket_is_its_user_s_and_a_clean_end_removes_it(run: Path) -> N
 async def test_the_file_goes_before_the_socket_closes(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise another process could replace the file in between, and lose its new file."""
+    """Otherwise another process could replace the file in between, and lose the new file."""
     unlink, listened = Path.unlink, []
 
     def watched(path: Path) -> None:
@@ -260,7 +260,7 @@ async def test_a_client_looks_only_where_no_other_user_can_put_a_socket(
 async def test_without_any_unix_socket_everything_is_tcp(
     run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in a unit that allows no other families of addresses than IPv4 and IPv6."""
+    """A unit of systemd may allow the families IPv4 and IPv6 alone."""
     [address] = free_addresses(1)
     left = listen_locally(path_of(run, address), 1)
     assert left is not None
@@ -431,7 +431,7 @@ def test_the_user_at_the_other_end_is_asked_of_the_kernel(
 def test_the_descriptor_of_a_connection_is_uvloop_s_alone(
     run: Path, hangs_up: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Closed twice, it could be another connection's the second time."""
+    """Another connection may have the descriptor when it is closed a second time."""
     made = list[socket.socket | None]()
 
     def noted(path: Path) -> socket.socket | None:
@@ -515,7 +515,7 @@ async def test_an_unknown_key_is_refused_over_the_socket(run: Path) -> None:
 
 READY = NullHandshake(DEALER).opening()
 ENDLESS = b"\x03" + (MIB).to_bytes(8, "big") + bytes(MIB)
-"""A frame of a message that never ends."""
+"""A frame of an endless message."""
 
 
 async def stranger(run: Path, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -596,7 +596,7 @@ async def test_a_large_message_waits_for_a_paused_server(run: Path) -> None:
 async def test_a_server_that_takes_no_byte_is_given_up_as_over_tcp(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that takes some bytes now and then is not."""
+    """A server is kept if it takes some bytes from time to time."""
     monkeypatch.setattr(links, "SILENCE_MS_MAX", 500)
     server = await served(run)
     client = client_of(run, server.address)
