@@ -133,9 +133,10 @@ class LogRepairs:
                     break
                 await self._sleep(REFETCH_LOOK_S)  # the log's timer asks
             if refetch.failed or not refetch.ended:
+                slow = refetch.late or not refetch.ended
+                why = "do not come soon enough" if slow else "come from no other server"
                 raise _Unanswered(
-                    f"no other server gives the records from position {lost.first} on; the "
-                    "server goes on asking"
+                    f"the records from position {lost.first} on {why}; the server goes on asking"
                 )
             found.append(refetch.found)
         for filled in await run(repair.fill, found):

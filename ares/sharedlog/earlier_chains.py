@@ -334,10 +334,10 @@ class Refetch(RecordAsker):
     """A second fetch of final records, which damage to a journal lost: a piece at a time.
 
     ``found``: the records so far. ``failed``: no holder of the next record gave the record, each
-    asked once; or all records took too long.
+    asked once; or all records took too long, and the fetch is ``late``.
     """
 
-    failed = False
+    failed = late = False
     _at = _upto = _refusals = _room = 0
     _until: float | None = None
     _lost = LostRecords(PIECES, 0, 0, 0)
@@ -346,7 +346,8 @@ class Refetch(RecordAsker):
     def seek(self, lost: LostRecords, first: int, upto: int) -> None:
         """Begin to fetch the records of ``lost`` with positions in [first, upto)."""
         self._lost, self._at, self._upto, self._room = lost, first, upto, lost.size
-        self._refusals, self._until, self._asked, self.failed = 0, None, None, False
+        self._refusals, self._until, self._asked = 0, None, None
+        self.failed = self.late = False
         self.found: list[LogRecord] = []
 
     @property
@@ -364,7 +365,7 @@ class Refetch(RecordAsker):
             self._refusals += 1
         holders = self._state.holders(self._at)
         if now >= self._until or self._refusals >= len(holders):
-            self.failed, self._asked = True, None
+            self.failed, self.late, self._asked = True, now >= self._until, None
         elif self._asked is None and self._is_free(now):
             self._asked = (*self._ask(holders, self._at), now + REFETCH_AGAIN_S)
 

@@ -114,7 +114,7 @@ async def test_without_an_answer_the_repair_is_tried_again(log, run, caplog, mon
     await repairs.repair(log.hosted, PLACE, run)
     assert list(repairs.damaged) == [(log.hosted, PLACE)]
     await repairs.try_again(100.0, run)
-    assert caplog.text.count("no other server gives the records") == 1
+    assert caplog.text.count("come from no other server") == 1
     log.silent = False
     await repairs.try_again(101.0, run)
     assert repairs.damaged, "it is not due"
@@ -151,7 +151,15 @@ async def test_a_fetch_whose_timer_fails_ends_the_repair(log, run, monkeypatch):
     damage_batch(log, PLACE, 2)
     repairs = LogRepairs(unpaced)
     await repairs.repair(log.hosted, PLACE, run)
-    assert "no other server gives" in repairs.damaged[log.hosted, PLACE]
+    assert "do not come soon enough" in repairs.damaged[log.hosted, PLACE]
+
+
+async def test_a_fetch_that_takes_too_long_says_so(log, run, monkeypatch):
+    monkeypatch.setattr(earlier_chains, "REFETCH_S_MAX", 0.1)
+    damage_batch(log, PLACE, 2)
+    repairs, log.silent = LogRepairs(unpaced), True
+    await repairs.repair(log.hosted, PLACE, run)
+    assert "do not come soon enough" in repairs.damaged[log.hosted, PLACE]
 
 
 async def test_a_record_that_no_server_has_whole_is_left(log, run):
