@@ -61,12 +61,16 @@ async def connected(store: Store, count: int) -> StoreClients:
     return await cassandra_clients(store)
 
 
+TimedOperation = tuple[float, float, bool]
+"""The due time and the end of an operation, by the machine's monotonic clock; whether a read."""
+
+
 class GeneratorPlan(Struct, frozen=True):
     """The work of this process: clients ``first`` to ``first + count - 1`` of ``workload``.
 
     With ``preload``, the process writes the first keys once instead. ``operations`` limits the
     number for each client. ``per_s`` operations a second are due, by a Poisson process (an open
-    loop).
+    loop). ``timed``: the outcome has each operation.
     """
 
     store: Store
@@ -76,6 +80,7 @@ class GeneratorPlan(Struct, frozen=True):
     preload: bool = False
     operations: int | None = None
     per_s: float | None = None
+    timed: bool = False
 
 
 class WorkWindow(Struct, frozen=True):
@@ -91,7 +96,8 @@ class GeneratorOutcome(Struct):
     ``reads`` and ``writes`` are latencies from the due times, as counts by bucket; ``slots`` are
     completed operations by slot. In an open loop, ``waits`` are from due times to begins,
     ``services`` from begins to ends, and ``missed`` counts operations without a free client.
-    ``complete`` says that every client did all its operations.
+    ``complete`` says that every client did all its operations. ``operations``, of a timed plan:
+    due time, end and whether a read, of all operations.
     """
 
     reads: dict[int, int] = {}
@@ -104,6 +110,7 @@ class GeneratorOutcome(Struct):
     begun: BegunWrites = msgspec.field(default_factory=BegunWrites)
     troubles: dict[str, int] = {}
     wrong: dict[str, int] = {}
+    operations: list[TimedOperation] = []
 
 
 class Preload:
@@ -187,6 +194,8 @@ async def _through(
             loops = [ClosedLoop(writer, common) for writer in writers]
     await clients.run(loops)
     outcome = _outcome(record, window, is_open=arrivals is not None)
+    if plan.timed:
+        outcome.operations = [(due, ended, read) for due, _, ended, read in record.operations]
     outcome.complete = all(isinstance(loop, ClosedLoop) and loop.has_done_all for loop in loops)
     if arrivals is not None:
         missed = sum(loop.missed for loop in loops if isinstance(loop, OpenLoop))

@@ -6,14 +6,20 @@ The module collects their results.
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from experiments.bench.generator import SLOT_S, GeneratorOutcome, GeneratorPlan, WorkWindow
+from experiments.bench.generator import (
+    SLOT_S,
+    GeneratorOutcome,
+    GeneratorPlan,
+    TimedOperation,
+    WorkWindow,
+)
 from experiments.bench.store_clients import Store
 from experiments.bench.store_processes import busy_s, cpu_of, peak_bytes
 from experiments.bench.values import PRELOADER, BegunWrites
@@ -31,7 +37,8 @@ class MeasuredWorkload(Struct):
     """A measured workload. Rates and CPU are of the window, CPU in processors.
 
     1.0 is a single processor all the time. ``others_cpu`` is the machine's other work. ``slots``
-    are completions by SLOT_S.
+    are completions by SLOT_S. ``operations`` are all operations of a timed run, also outside of the
+    window.
     """
 
     per_s: float
@@ -48,6 +55,7 @@ class MeasuredWorkload(Struct):
     slots: dict[int, int]
     troubles: dict[str, int]
     wrong: dict[str, int]
+    operations: list[TimedOperation] = []
 
     def latency_ms(self, share: float, reads: bool = True, writes: bool = True) -> float:
         """Return the latency that ``share`` of the operations stayed within; to about 1 %.
@@ -92,6 +100,9 @@ class LoadExtent(NamedTuple):
     per_s: float | None = None
     """Number of operations due in a second (an open loop)."""
 
+    timed: bool = False
+    """Whether the result has each operation."""
+
 
 class Generators:
     """The generator processes, for consecutive runs.
@@ -131,10 +142,12 @@ class Generators:
         extent: LoadExtent,
         servers: Mapping[str, int],
         shares: Sequence[float] | None = None,
+        at_begin: Callable[[], object] | None = None,
     ) -> MeasuredWorkload:
         """Run the workload, divided over the processes.
 
         ``shares`` are the shares of reads of each process, instead of the workload's share.
+        ``at_begin`` is called when the window begins.
         """
         used = self._ready(list(self._plans(store, workload, extent, shares)))
         begin_s = time.perf_counter() + _HEAD_START_S + extent.warm_s
@@ -144,6 +157,8 @@ class Generators:
         generators = {f"generator {number}": process.pid for number, process in enumerate(used)}
         pids = {**servers, **generators}
         time.sleep(max(0.0, begin_s - time.perf_counter()))
+        if at_begin is not None:
+            at_begin()
         before, busy_before_s = cpu_of(pids.values()), busy_s()
         outcomes = [self._outcome(process) for process in used] if extent.operations else []
         time.sleep(0.0 if outcomes else max(0.0, window.end_s - time.perf_counter()))
@@ -160,6 +175,7 @@ class Generators:
             others_cpu=max(0.0, others_cpu),
             begin_s=window.begin_s,
             end_s=window.end_s,
+            operations=[each for outcome in outcomes for each in outcome.operations],
             **self._counted(outcomes, seconds),
         )
 
@@ -177,7 +193,8 @@ class Generators:
             if shares is not None:
                 mine = msgspec.structs.replace(workload, read_share=shares[number])
             rate = None if extent.per_s is None else extent.per_s * count / clients
-            yield GeneratorPlan(store, mine, self._next_writer, count, operations=most, per_s=rate)
+            first, timed = self._next_writer, extent.timed
+            yield GeneratorPlan(store, mine, first, count, operations=most, per_s=rate, timed=timed)
             self._next_writer += count
 
     def peak_mib(self) -> float:

@@ -16,8 +16,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -37,7 +39,7 @@ from experiments.bench.store_clients import AresStore
 from experiments.bench.store_processes import cpu_of, end_on_sigterm
 from experiments.bench.text import aligned, number
 from experiments.bench.workload import Workload, size_text
-from experiments.histogram import latency_of
+from experiments.histogram import bucket, latency_of
 from experiments.kept_runs import keep_run
 from experiments.local_cluster import local_cluster, server_pids
 from experiments.measuring import Goal
@@ -54,9 +56,8 @@ MOVING_SMALL_BYTES, MOVING_CLIENTS = 100, 16
 MOVING_SIZES = ((MOVING_SMALL_BYTES, 1.0, 0.1), (KIB, 1.0, 0.1), (64 * KIB, 0.05, 0.02))
 """Bytes of an object, and the share of ``--objects`` that moves, with batch on and off."""
 
-MOVING_WARM_S, PIECE_S = 0.1, 0.4
-"""The generators run again and again, each time so long after a warm-up, until the move has ended.
-"""
+MOVING_WARM_S = 0.1
+"""The generators warm up for so long before each window, of which a slow move has several."""
 
 P99_GOAL = Goal(2.0)
 """The p99 during a move : the p99 before."""
@@ -67,7 +68,8 @@ MOVER = "mover"
 class MeasuredMove(Struct, frozen=True):
     """A move of ``objects``, with clients at work (``quiet``: before it) or without.
 
-    ``cpu_us`` is processor time for an object, of all servers and the mover.
+    ``cpu_us`` is processor time for an object, of all servers and the mover. ``cpu`` is in
+    processors, by process. The move began at ``begin_s`` of the monotonic clock.
     """
 
     case: str
@@ -81,6 +83,8 @@ class MeasuredMove(Struct, frozen=True):
     quiet: LoadPoint | None = None
     moving: LoadPoint | None = None
     wrong: list[str] = []
+    cpu: dict[str, float] = {}
+    begin_s: float = 0.0
 
 
 class MovingReport(Struct, frozen=True):
@@ -115,14 +119,18 @@ class MovingDomain:
         async with connect(structs.replace(settings, client=client)) as manager:
             domain = await manager.domain(self._name)
             await domain.current()
-            begin_s, used_s = time.perf_counter(), self._used_s()
+            begin_s, before = time.perf_counter(), cpu_of(self.pids.values())
             result = await domain.reconfigure(MOVING_CASES[self._case][1], bytes_per_s=bytes_per_s)
-            seconds, cpu_us = time.perf_counter() - begin_s, (self._used_s() - used_s) * 1e6
-        about = (self._case, what, self._value_bytes, self._objects)
-        return MeasuredMove(*about, seconds, cpu_us / self._objects, result.moved, result.skipped)
-
-    def _used_s(self) -> float:
-        return sum(cpu_of(self.pids.values()).values())
+            seconds, after = time.perf_counter() - begin_s, cpu_of(self.pids.values())
+        used_s = {name: after[pid] - before[pid] for name, pid in self.pids.items()}
+        return MeasuredMove(
+            *(self._case, what, self._value_bytes, self._objects, seconds),
+            cpu_us=sum(used_s.values()) * 1e6 / self._objects,
+            moved=result.moved,
+            skipped=result.skipped,
+            cpu={name: each / seconds for name, each in used_s.items()},
+            begin_s=begin_s,
+        )
 
 
 def under_load(file: Path, case: str, given: argparse.Namespace) -> Iterator[MeasuredMove]:
@@ -137,34 +145,57 @@ def under_load(file: Path, case: str, given: argparse.Namespace) -> Iterator[Mea
         rate = "closed loop" if per_s is None else f"{per_s:g}/s"
         what = f"{MOVING_CLIENTS} clients, {rate}{', slow move' if bytes_per_s else ''}"
         mover = MovingDomain(file, case, MOVING_SMALL_BYTES, given.objects)
-        with generators(2) as processes, ThreadPoolExecutor(1) as thread:
+        watch = LoadExtent(MOVING_WARM_S, given.seconds, per_s=per_s, timed=True)
+        with generators(2) as processes:
             processes.preload_once(mover.store, workload)
-            watch, piece = (
-                LoadExtent(MOVING_WARM_S, seconds, per_s=per_s)
-                for seconds in (given.seconds, PIECE_S)
-            )
-            before = processes.run(mover.store, workload, watch, mover.pids)
-            move = thread.submit(mover.move, what, bytes_per_s=bytes_per_s)
-            parts = [processes.run(mover.store, workload, piece, mover.pids)]
-            while not move.done():
-                parts.append(processes.run(mover.store, workload, piece, mover.pids))
-            after = processes.run(mover.store, workload, watch, mover.pids)
-        yield structs.replace(
-            move.result(),
-            quiet=_point([before], per_s),
-            moving=_point(parts, per_s),
-            wrong=[wrong for one in (before, *parts, after) for wrong in one.wrong],
-        )
+            watched = partial(processes.run, mover.store, workload, watch, mover.pids)
+            yield _moved_beside(watched, partial(mover.move, what, bytes_per_s=bytes_per_s), per_s)
 
 
-def _point(parts: Sequence[MeasuredWorkload], per_s: float | None) -> LoadPoint:
-    """Return a point of runs that followed one another."""
-    reads, writes = Counter[int](), Counter[int]()
+def _moved_beside(
+    watched: Callable[..., MeasuredWorkload],
+    move: Callable[[], MeasuredMove],
+    per_s: float | None,
+) -> MeasuredMove:
+    """Return the move, with points of the clients before and during the move."""
+    moves = list[Future[MeasuredMove]]()
+    with ThreadPoolExecutor(1) as thread:
+        before = watched()
+        parts = [watched(at_begin=lambda: moves.append(thread.submit(move)))]
+        while not moves[0].done():
+            parts.append(watched())
+        moved, after = moves[0].result(), watched()
+    end_s = moved.begin_s + moved.seconds
+    return structs.replace(
+        moved,
+        quiet=_point([before], before.begin_s, before.end_s, before.server_cpu, per_s),
+        moving=_point(parts, moved.begin_s, end_s, moved.cpu, per_s),
+        wrong=[wrong for one in (before, *parts, after) for wrong in one.wrong],
+    )
+
+
+def _point(
+    parts: Sequence[MeasuredWorkload],
+    begin_s: float,
+    end_s: float,
+    cpu: dict[str, float],
+    per_s: float | None,
+) -> LoadPoint:
+    """Return a point of the operations that were due from ``begin_s`` to ``end_s``.
+
+    The windows of ``parts`` follow one another; times between two windows do not count.
+    """
+    reads, writes, pauses, seconds = Counter[int](), Counter[int](), [0.0], 0.0
     for part in parts:
-        reads.update(part.reads)
-        writes.update(part.writes)
-    seconds = sum(part.end_s - part.begin_s for part in parts)
-    cpu = {name: [part.server_cpu[name] for part in parts] for name in parts[0].server_cpu}
+        first_s, last_s = max(begin_s, part.begin_s), min(end_s, part.end_s)
+        if first_s >= last_s:
+            continue
+        seconds += last_s - first_s
+        for due_s, ended_s, reading in part.operations:
+            if first_s <= due_s < last_s:
+                (reads if reading else writes)[bucket(ended_s - due_s)] += 1
+        done = sorted(ended_s for _, ended_s, _ in part.operations if first_s < ended_s < last_s)
+        pauses += [later - earlier for earlier, later in pairwise([first_s, *done, last_s])]
     return LoadPoint(
         clients=MOVING_CLIENTS,
         mode="closed" if per_s is None else "open",
@@ -175,9 +206,9 @@ def _point(parts: Sequence[MeasuredWorkload], per_s: float | None) -> LoadPoint:
         write=latency_of(writes),
         failed=sum(sum(part.troubles.values()) for part in parts),
         missed=sum(part.missed for part in parts),
-        longest_pause_s=max(length_s for part in parts for _, length_s in part.pauses()),
-        server_cpu={name: sum(shares) / len(shares) for name, shares in cpu.items()},
-        began=began(parts[0].begin_s),
+        longest_pause_s=max(pauses),
+        server_cpu=cpu,
+        began=began(begin_s),
     )
 
 
@@ -243,8 +274,12 @@ def text(report: MovingReport) -> str:
         "into the new configuration themselves. batch off moves one object after the other.",
     ]
     for one in report.moves:
-        failed = sum(point.failed for point in (one.quiet, one.moving) if point)
-        lines += [f"FAILED: {one.case}, {one.what}: {failed} operations"] if failed else []
+        points = [point for point in (one.quiet, one.moving) if point]
+        for word, count in (
+            ("FAILED", sum(point.failed for point in points)),
+            ("NOT BEGUN IN TIME", sum(point.missed or 0 for point in points)),
+        ):
+            lines += [f"{word}: {one.case}, {one.what}: {count} operations"] if count else []
         lines += [f"WRONG READ: {one.case}, {one.what}: {wrong}" for wrong in one.wrong]
     return "\n".join(lines) + "\n"
 
@@ -280,7 +315,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     for name, default, what in (
         ("objects", 10_000, "of the domain"),
         ("rate", 400.0, "operations a second of clients that do less than they could"),
-        ("seconds", 4.0, "how long the clients are watched before the move"),
+        ("seconds", 4.0, "of each window in which the clients are watched, also before the move"),
         ("slow", 10.0, "how many seconds a move takes that is to go slowly, at least"),
     ):
         words = f"{what} (default {default:g})"

@@ -5,7 +5,17 @@ import json
 import pytest
 
 from ares.results.load_points import LoadLatency, LoadPoint
-from experiments.bench.moving import MOVER, NEW, OLD, MeasuredMove, MovingReport, main, text
+from experiments.bench.load import MeasuredWorkload
+from experiments.bench.moving import (
+    MOVER,
+    NEW,
+    OLD,
+    MeasuredMove,
+    MovingReport,
+    _point,
+    main,
+    text,
+)
 
 
 @pytest.mark.parametrize(("p99_s", "goal"), [(0.002, "met"), (0.0021, "MISSED")])
@@ -39,7 +49,9 @@ def test_a_short_bench_of_moving_reports_loads_and_durations(tmp_path, capsys):
     for one in moves:
         assert one["moved"] + one["skipped"] == one["objects"]
         assert (one["wrong"], one["seconds"] > 0) == ([], True)
+    assert under_load[1]["seconds"] > 0.2, "a slow move takes longer than a window"
     for one in under_load:
+        assert 0 < one["moving"]["seconds"] <= one["seconds"]
         for point in (one["quiet"], one["moving"]):
             assert point.get("failed", 0) == 0
             assert point["read"]["count"] > 0
@@ -50,3 +62,16 @@ def test_a_short_bench_of_moving_reports_loads_and_durations(tmp_path, capsys):
     points = [run["load"]["points"] for run in json.loads(data)["runs"]]
     assert sorted(map(len, points)) == [1] * 6 + [2] * 3
     assert all(each[-1]["figures"]["objects/s"] > 0 for each in points)
+
+
+def test_a_point_has_the_operations_that_were_due_while_the_domain_moved():
+    """A window of 2 s, in which the move took the second from 10.5 to 11.5."""
+    operations = [(10.4, 10.6, True), (10.6, 10.7, True), (10.7, 12.5, False), (11.6, 11.7, True)]
+    part = MeasuredWorkload(
+        *(0.0, {}, {}, {}, {}, 0, [], {}, 0.0, 10.0, 12.0, {}, {}, {}), operations=operations
+    )
+    point = _point([part], 10.5, 11.5, {}, None)
+    assert (point.seconds, point.per_s) == (1.0, 2.0)
+    assert (point.read.count, point.write.count) == (1, 1)
+    assert point.write.p50_s == pytest.approx(1.8, rel=0.02)
+    assert point.longest_pause_s == pytest.approx(0.8)
