@@ -417,6 +417,16 @@ def test_nothing_is_taken_twice_or_in_another_order() -> None:
             feed(server.incoming, old)
 
 
+def test_no_count_follows_the_last_one() -> None:
+    _, server = met()
+    cipher = server.incoming.cipher
+    assert cipher is not None
+    cipher._received = 2**64 - 1
+    frame = b"\x07MESSAGE" + bytes(8) + bytes(17)
+    with pytest.raises(NotZmtp, match="out of order"):
+        feed(server.incoming, bytes((0, len(frame))) + frame)
+
+
 def test_the_head_of_a_message_never_comes_with_the_content_of_another() -> None:
     client, server = met()
     cipher = client.incoming.cipher

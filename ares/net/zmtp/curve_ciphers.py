@@ -119,7 +119,7 @@ class SealingCipher(ABC):
         if not 0 <= start < end <= len(memory):
             raise IndexError("a sealed frame that does not lie in its memory")
         count = head[len(_MESSAGE_COMMAND) :]
-        if count != (self._received + 1).to_bytes(COUNT_BYTES, "big"):
+        if int.from_bytes(count, "big") != self._received + 1:
             raise NotZmtp("a message that came before, or out of order, or after a missing one")
         place = _from_buffer(memory, require_writable=True) + start + _SEALED_AT
         if not self._open_in_place(place, end - start - _SEALED_AT, count):
