@@ -28,8 +28,8 @@ def local_cluster(servers: int, words: str = "", local_sockets: bool = False) ->
         _cli("init", home, "--servers", str(servers), *f"{_SHAPE} {words}".split())
         if not local_sockets:
             file.write_text("local_sockets = false\n" + file.read_text())
-        _cli("up", home, "--detach")
         try:
+            _cli("up", home, "--detach")
             yield file
         finally:
             _cli("down", home)

@@ -28,8 +28,7 @@ from experiments.bench.etcd_peer import Etcd
 from experiments.bench.figures import BenchReport, points
 from experiments.bench.goals import BASELINE_FILE, approve, approved_ratios
 from experiments.bench.patterns import pattern_maker
-from experiments.bench.peers import ARES_PEERS, Peer
-from experiments.bench.peers import QUICK_PEERS as QUICK_PEERS
+from experiments.bench.peers import ARES_PEERS, QUICK_PEERS, Peer
 from experiments.bench.points import turns
 from experiments.bench.redis_peer import REDIS
 from experiments.bench.store_processes import end_on_sigterm, is_on_memory

@@ -81,7 +81,7 @@ def started(
 ) -> Iterator[dict[str, int]]:
     """Run all hosts at once, each in directory/NAME, until they serve; yield pids by name.
 
-    Raises NotStarted.
+    Raises ProgramNotStarted.
     """
     for name, host in hosts.items():
         for place in ("data", "logs"):

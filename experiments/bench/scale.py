@@ -31,7 +31,12 @@ from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.bench_files import bench_parser, emptied, finished, write_report
 from experiments.bench.load import LoadExtent, generators
 from experiments.bench.peers import Ares
-from experiments.bench.store_processes import cpu_of, end_on_sigterm, resident_bytes
+from experiments.bench.store_processes import (
+    ProgramNotStarted,
+    cpu_of,
+    end_on_sigterm,
+    resident_bytes,
+)
 from experiments.bench.text import aligned, number
 from experiments.bench.workload import Workload
 from experiments.kept_runs import keep_run
@@ -186,11 +191,15 @@ def _started(durability: str, words: list[str]) -> dict[str, float]:
         init = [*ares, "init", f"{directory}/c", *shape]
         subprocess.run(init, check=True, stdout=subprocess.DEVNULL)
         command = [*ares, words[0], f"{directory}/c/cluster.toml", *words[1:]]
-        quiet, began_s = subprocess.DEVNULL, time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet) as process:
+        log, began_s = Path(directory) / "log", time.perf_counter()
+        with (
+            log.open("wb") as errors,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process,
+        ):
             try:
                 assert process.stdout is not None
-                assert process.stdout.readline().startswith(b"READY"), "it did not start"
+                if not process.stdout.readline().startswith(b"READY"):
+                    raise ProgramNotStarted(log.read_text(errors="replace")[-1500:])
                 ready_s, taken_s = time.perf_counter() - began_s, _cpu_s([process.pid])
                 time.sleep(0.5)
                 idle_from_s = _cpu_s([process.pid])
@@ -325,6 +334,8 @@ def main(words: Sequence[str] | None = None) -> int:
         for step in SCALE_SECTIONS[section][1](given.full):
             print(f"{section}, {step.series}: {step.axis} {step.x:,}", flush=True)
             sample = step.measured() if isinstance(step, LoadStep) else step
+            figures = (f"{name} {number(figure)}" for name, figure in sample.figures.items())
+            print(f"  {', '.join(figures)}", flush=True)
             samples.setdefault(section, []).append(sample)
     told = write_report(given.out, "scale", Scale(samples), text(samples))
     keep_samples(given.out, samples)

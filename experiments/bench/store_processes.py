@@ -100,10 +100,13 @@ def programs(
     directory: Path,
     commands: Mapping[str, Sequence[str]],
     environment: Mapping[str, str] | None = None,
+    ready: tuple[bytes, float] | None = None,
 ) -> Iterator[dict[str, int]]:
     """Run the named commands at once, and yield their pids.
 
-    The output is in NAME.log. At the end the programs get SIGTERM, then SIGKILL.
+    The output is in NAME.log. ``ready``: a word that each program writes when it serves, and the
+    seconds to wait for the word. Raises :class:`ProgramNotStarted`. At the end the programs get
+    SIGTERM, then SIGKILL.
     """
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
@@ -112,6 +115,8 @@ def programs(
                 running[name] = subprocess.Popen(
                     words, stdout=log, stderr=log, cwd=directory, env=environment
                 )
+        for name in running if ready is not None else ():
+            await_word(*ready, directory / f"{name}.log", running)
         yield {name: process.pid for name, process in running.items()}
     finally:
         for process in running.values():
@@ -150,8 +155,15 @@ def await_that(
         time.sleep(0.05)
 
 
-def await_word(word: bytes, timeout_s: float, log: Path) -> None:
-    """Wait until a program has written this into its log. Raises :class:`ProgramNotStarted`."""
-    await_that(
-        lambda: log.exists() and word in log.read_bytes(), f"{log.stem} serves", timeout_s, log
-    )
+def await_word(
+    word: bytes, timeout_s: float, log: Path, servers: Mapping[str, subprocess.Popen[bytes]]
+) -> None:
+    """Wait until a program has written this into its log. Raises :class:`ProgramNotStarted`.
+
+    ``servers``: see :func:`await_that`.
+    """
+
+    def serves() -> bool:
+        return log.exists() and word in log.read_bytes()
+
+    await_that(serves, f"{log.stem} serves", timeout_s, log, servers)

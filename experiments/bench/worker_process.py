@@ -75,8 +75,9 @@ class WorkerProcess:
 @contextlib.contextmanager
 def workers(*modules: str) -> Iterator[list[WorkerProcess]]:
     """Run a process for each module, ended at the end."""
-    made = [WorkerProcess(module) for module in modules]
+    made = list[WorkerProcess]()
     try:
+        made += (WorkerProcess(module) for module in modules)  # one by one: a start may fail
         yield made
     finally:
         for worker in made:

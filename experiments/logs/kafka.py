@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.bench.store_clients import Coroutines
-from experiments.bench.store_processes import ProgramNotStarted, await_word, free_ports, programs
+from experiments.bench.store_processes import ProgramNotStarted, free_ports, programs
 
 KAFKA_SERVERS = 3
 TOPIC = "measured"
@@ -72,8 +72,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
             why = (made.stderr or made.stdout)[-500:]
             raise ProgramNotStarted(f"Kafka could not format {directory}: {why}")
         commands[f"k{number}"] = [*java, "kafka.Kafka", str(file)]
-    with programs(directory, commands) as servers:
-        await_word(b"Kafka Server started", KAFKA_START_S, directory / "k0.log")
+    with programs(directory, commands, ready=(b"Kafka Server started", KAFKA_START_S)) as servers:
         yield ",".join(f"127.0.0.1:{port}" for port in ports), servers
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from ares.cluster.addresses import split_address
 from experiments.bench.redis_client import CRLF
 from experiments.bench.store_clients import Coroutines
-from experiments.bench.store_processes import ProgramNotStarted, await_word, free_ports, programs
+from experiments.bench.store_processes import ProgramNotStarted, free_ports, programs
 
 NATS_VERSION = "v2.15.2"
 NATS_SERVERS = 3
@@ -48,8 +48,7 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
             f'server_name: {name}\nlisten: "127.0.0.1:{port}"\n{store}\n{cluster}\n'
         )
     commands = {name: [str(binary()), "-c", str(directory / f"{name}.conf")] for name in names}
-    with programs(directory, commands) as servers:
-        await_word(b"Server is ready", NATS_START_S, directory / "n0.log")
+    with programs(directory, commands, ready=(b"Server is ready", NATS_START_S)) as servers:
         yield f"127.0.0.1:{ports[0]}", servers
 
 

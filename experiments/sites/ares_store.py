@@ -95,7 +95,7 @@ class AresDeployment(Deployment):
             kind = "consensus" if id.startswith("r") else "server"
             self.serve(site, id, *python("-m", "ares", kind, str(file), "--id", id))
         for id in homes:
-            await_word(b"READY", _ARES_UP_S, bed.directory / f"{id}.log")
+            await_word(b"READY", _ARES_UP_S, bed.directory / f"{id}.log", self.servers)
         # the first domain waits until a consensus member leads
         words = f"--allow-no-faults -c {file} --timeout {_DECIDING_S:g}"
         words += " --follow-users" if self._follows else ""

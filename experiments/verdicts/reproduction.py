@@ -59,8 +59,8 @@ _READING = f"""
   default a difference counts from a tenth on, and the direction decides, not the size.
 - A claim about ARES of 2022 or ARES II as printed is judged by a transcription of this algorithm.
   Today's ares stands beside, and judges no such claim; where it contradicts, its word is shown.
-  *Awaiting a transcription*: the claim is about files or coverable objects, which only today's ares
-  has.
+  *Awaiting a transcription*: the claim is about a protocol, or about switches, that the algorithm
+  as published cannot run.
 - All clients and servers share a machine with two cores, which cannot tell the behaviour of a
   network of many machines. Clients pause between operations for a random time, shorter than in the
   papers.
