@@ -8,8 +8,8 @@ relay.
 
 The user of the server and root may connect, by the mode of the socket and by the permissions of
 RUN. A client believes a socket only if the client's user, or root, listens, and if no further user
-can put a name into RUN. The client passes over any different socket, and uses TCP. The handshake
-and the keys are the same as over TCP.
+can put a name into RUN. The client passes over any different socket, and uses TCP: so does a client
+of root, unless root runs the server. The handshake and the keys are the same as over TCP.
 """
 
 import contextlib

@@ -58,7 +58,7 @@ class RepairTurns:
 class LogRepairs:
     """The repairs of a server. ``pace``: the brake for reads of the disk. ``sleep``: as asyncio's.
 
-    ``damaged``: places which are not repaired yet, with the reason.
+    ``damaged``: places which are not repaired yet, with the reason; empty before the first attempt.
     """
 
     def __init__(
@@ -69,30 +69,38 @@ class LogRepairs:
         self._pace = pace
         self._sleep = sleep
         self._turns = RepairTurns()
-        self._damaged: dict[LogPlace, str] = {}
-
-    @property
-    def damaged(self) -> dict[LogPlace, str]:
-        for hosted, place in list(self._damaged):
-            if not _is_there(hosted, place):
-                self.forget(hosted, place)
-        return self._damaged
+        self.damaged: dict[LogPlace, str] = {}
 
     def forget(self, hosted: HostedLog, place: int) -> None:
         """Forget a whole place, or a place which is given back."""
-        self._damaged.pop((hosted, place), None)
+        self.damaged.pop((hosted, place), None)
+
+    def note(self, hosted: HostedLog, place: int) -> None:
+        """Note a damaged place, which :meth:`try_again` repairs."""
+        self.damaged.setdefault((hosted, place), "")
 
     async def try_again(self, now_s: float, run: Run) -> None:
-        """Try all repairs again, if the time has come.
+        """Try all repairs, if new places are damaged or the time has come."""
+        self._forget_given_back()
+        if self._turns.due(self.damaged, now_s):
+            await self.try_all(run)
+
+    async def try_all(self, run: Run) -> None:
+        """Try all repairs.
 
         The first place whose records do not come ends the attempts for its log: other work waits.
         """
-        if self._turns.due(self.damaged, now_s):
-            silent = set[HostedLog]()
-            for hosted, place in list(self.damaged):
-                if hosted not in silent and not await self.repair(hosted, place, run):
-                    silent.add(hosted)
-            self._turns.missed = frozenset(self.damaged)
+        silent = set[HostedLog]()
+        for hosted, place in list(self.damaged):
+            if hosted not in silent and not await self.repair(hosted, place, run):
+                silent.add(hosted)
+        self._turns.missed = frozenset(self.damaged)
+
+    def _forget_given_back(self) -> None:
+        places = {hosted: _places(hosted) for hosted, _ in self.damaged}
+        for hosted, place in list(self.damaged):
+            if place not in places[hosted]:
+                self.forget(hosted, place)
 
     async def repair(self, hosted: HostedLog, place: int, run: Run) -> bool:
         """Repair a damaged place, or note why it stays damaged.
@@ -107,10 +115,13 @@ class LogRepairs:
             why, is_answered = str(error), not isinstance(error, _Unanswered)
         except OSError as error:
             why = f"the disk: {error.strerror}"
-        if not why or not _is_there(hosted, place):
+        except Exception as error:
+            log.exception("the repair of a place of a log failed; it is tried again")
+            why = f"a mistake in ares: {error!r}"
+        if not why or place not in _places(hosted):
             self.forget(hosted, place)
-        elif self._damaged.get((hosted, place)) != why:
-            self._damaged[hosted, place] = why
+        elif self.damaged.get((hosted, place)) != why:
+            self.damaged[hosted, place] = why
             extra = _name(hosted)
             log.error("place %d of a log is damaged and not repaired: %s", place, why, extra=extra)
         return is_answered
@@ -154,8 +165,8 @@ class LogRepairs:
         return ""
 
 
-def _is_there(hosted: HostedLog, place: int) -> bool:
-    return hosted.journal is not None and place in hosted.journal.durable()
+def _places(hosted: HostedLog) -> Collection[int]:
+    return () if hosted.journal is None else hosted.journal.durable()
 
 
 def _name(hosted: HostedLog) -> dict[str, str]:

@@ -4,7 +4,7 @@ A *round* verifies every place, in a thread and at a limited rate; waits until t
 damaged places have been journaled again (ares/server/space_reclaimer.py); and tries once to repair
 every quarantined element, from the elements of other servers. Between rounds the server repairs a
 newly missing element at once, and tries again while elements are missing. Damaged places of logs
-are repaired as soon as the round, or a read, finds them (ares/server/log_scrub.py).
+are repaired at the end of the round, or when a read finds them (ares/server/log_scrub.py).
 
 The time of the last round outlasts the server in a file beside the store: a server restarted every
 week is verified, too.
@@ -296,6 +296,7 @@ class Scrubber:
         for hosted, journal in self._host.logs_on_disk:
             for place in sorted(journal.durable()):
                 await self._verify_log(hosted, journal, place, run)
+        await self._log_repairs.try_all(run)
         while True:
             if not self._host.leaving or self._host.lacks_room:
                 break
@@ -329,7 +330,7 @@ class Scrubber:
             self._log_repairs.forget(hosted, place)
         elif verdict is not None:
             log.error("scrub: place %d of a log differs from the written data", place)
-            await self._log_repairs.repair(hosted, place, run)
+            self._log_repairs.note(hosted, place)
 
     async def _look_at_suspects(self, run: Run) -> None:
         """Verify the places of logs where reads did not find their records, from time to time.

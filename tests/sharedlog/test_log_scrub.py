@@ -145,6 +145,52 @@ async def test_a_silent_log_is_asked_for_one_of_its_places(log, run, monkeypatch
     assert not repairs.damaged
 
 
+async def test_a_round_asks_a_silent_log_for_one_of_its_places(log, run, monkeypatch, tmp_path):
+    monkeypatch.setattr(earlier_chains, "REFETCH_AGAIN_S", 0.1)
+    host = SimpleNamespace(
+        logs_on_disk=[(log.hosted, log.journal)],
+        leaving=0,
+        replica=SimpleNamespace(quarantined=[], account=SimpleNamespace(repaired=0)),
+    )
+    objects = SimpleNamespace(durable=dict)
+    scrubber = Scrubber(host, objects, ScrubPlan(0.0, 1 << 30, tmp_path / "time"))
+    log.silent = True
+    for place in (PLACE, PLACE + 2):
+        damage_batch(log, place, 2)
+    await scrubber._round(run)
+    assert scrubber._log_repairs.damaged.keys() == {(log.hosted, PLACE), (log.hosted, PLACE + 2)}
+    [told] = [why for why in scrubber._log_repairs.damaged.values() if why]
+    assert "come from no other server" in told
+    log.silent = False
+    await scrubber._round(run)
+    assert not scrubber._log_repairs.damaged
+
+
+async def test_a_mistake_in_a_repair_is_noted_and_ends_no_other(log, run, monkeypatch, caplog):
+    damage_batch(log, PLACE, 2)
+    damage_batch(log, PLACE + 2, 2)
+    repairs, repair = LogRepairs(unpaced), log.journal.repair
+
+    def failing(place, *more):
+        if place == PLACE:
+            raise ValueError("made up")
+        return repair(place, *more)
+
+    monkeypatch.setattr(log.journal, "repair", failing)
+    for place in (PLACE, PLACE + 2):
+        repairs.note(log.hosted, place)
+    await repairs.try_again(100.0, run)
+    assert repairs.damaged == {(log.hosted, PLACE): "a mistake in ares: ValueError('made up')"}
+    assert "the repair of a place of a log failed" in caplog.text
+
+
+async def test_a_place_given_back_counts_no_more_before_the_next_repair(log, run):
+    repairs = LogRepairs(unpaced)
+    repairs.note(log.hosted, max(log.journal.durable()) + 1)
+    await repairs.try_again(100.0, run)
+    assert not repairs.damaged
+
+
 async def test_a_fetch_whose_timer_fails_ends_the_repair(log, run, monkeypatch):
     monkeypatch.setattr(log_scrub, "REFETCH_LOOKS_MAX", 3)
     monkeypatch.setattr(log.hosted.node.refetch, "go_on", lambda now: None)
