@@ -6,6 +6,10 @@ of links between namespaces do not. Clients look for the address of a server in 
 socket. Hence a client finds no socket if it must reach the server at a different address, as over a
 relay.
 
+A server listens at its TCP port before it touches the file, and removes the file before it leaves
+the port. Hence a single process at a time, the owner of the port, makes or removes the file: a
+second process with this address fails at the port.
+
 The user of the server and root may connect, by the mode of the socket and by the permissions of
 RUN. A client believes a socket only if the client's user, or root, listens, and if no further user
 can put a name into RUN. The client passes over any different socket, and uses TCP: so does a client

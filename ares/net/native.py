@@ -458,19 +458,15 @@ class ZmtpListener(BatchListener):
     async def serve(self, handle: Handle) -> str:
         host, port = split_address(self._wanted, 0)
         loop, backlog = asyncio.get_running_loop(), links.LISTEN_BACKLOG
-        if self._sockets is not None:
-            self._local = listen_locally(socket_path(self._sockets, host, port), backlog)
         try:
-            server = await loop.create_server(
-                self._accept, host, port, family=socket.AF_INET, backlog=backlog
-            )
+            raw = socket.create_server((host, port), backlog=backlog)
         except OSError as error:
-            if self._local is not None:
-                self._local.end()
             raise links.cannot_listen(self._wanted, error.strerror) from error
-        self._servers = [server]
-        bound_host, bound_port = server.sockets[0].getsockname()
+        bound_host, bound_port = raw.getsockname()
+        if self._sockets is not None:  # before any client is met over TCP
+            self._local = listen_locally(socket_path(self._sockets, host, bound_port), backlog)
         self._start(handle, f"{bound_host}:{bound_port}")
+        self._servers = [await loop.create_server(self._accept, sock=raw, backlog=backlog)]
         if (local := self._local) is not None:
             server = await loop.create_unix_server(self._accept, sock=local.raw, backlog=backlog)
             self._servers.append(server)

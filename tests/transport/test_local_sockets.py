@@ -17,16 +17,24 @@ from pathlib import Path
 import pytest
 
 from ares.client.connect import connections_of
-from ares.cluster.new_cluster import InitPlan, create
+from ares.cluster.addresses import split_address
+from ares.cluster.new_cluster import InitPlan, create, is_free
 from ares.cluster.settings import Settings
 from ares.cluster.tables import Limits
 from ares.model.codec import encode
+from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import DataReply, Element, Reason, Refused
 from ares.model.tag import TAG_ZERO
 from ares.model.units import MIB
 from ares.net import links, local_sockets, native
-from ares.net.local_sockets import PATH_BYTES_MAX, connect_locally, listen_locally, socket_path
+from ares.net.local_sockets import (
+    PATH_BYTES_MAX,
+    LocalSocket,
+    connect_locally,
+    listen_locally,
+    socket_path,
+)
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.zmtp.connection import process_at
 from ares.net.zmtp.frames import DEALER, NullHandshake, wire
@@ -70,6 +78,16 @@ def acting_as(user: int) -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+@contextmanager
+def as_plain_user() -> Iterator[int]:
+    """Act as a user who is not root, and yield the user's number."""
+    if os.geteuid() != 0:
+        yield os.geteuid()
+        return
+    with acting_as(POWERLESS_UID):
+        yield POWERLESS_UID
 
 
 def path_of(run: Path, address: str) -> Path:
@@ -194,6 +212,42 @@ async def test_a_server_that_cannot_listen_leaves_no_socket(run: Path) -> None:
         with pytest.raises(Exception, match="cannot listen"):
             await served(run, address)
     assert os.listdir(run) == []
+
+
+async def test_a_second_process_fails_before_it_touches_the_file(run: Path) -> None:
+    """The process at the port may be about to make its socket in place of an old one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "{}:{}".format(*taken.getsockname())
+        old = listen_locally(path_of(run, address), 1)
+        assert old is not None
+        old.raw.close()
+        before = old.path.stat().st_ino
+        with pytest.raises(BadInput, match="cannot listen"):
+            await served(run, address)
+        assert old.path.stat().st_ino == before
+
+
+async def test_a_process_makes_the_socket_when_it_has_the_port(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the process before could end between a look at the file and a try at the port."""
+    [address] = free_addresses(1)
+    owned = []
+
+    def noted(path: Path, backlog: int) -> LocalSocket | None:
+        owned.append(not is_free(*split_address(address)))
+        return listen_locally(path, backlog)
+
+    monkeypatch.setattr(native, "listen_locally", noted)
+    server = await served(run, address)
+    assert owned == [True]
+    await server.listener.close()
+
+
+async def test_a_port_that_the_system_chose_is_in_the_name_of_the_socket(run: Path) -> None:
+    server = await served(run, "127.0.0.1:0")
+    assert os.listdir(run) == [path_of(run, server.address).name]
+    await server.listener.close()
 
 
 def no_directory(path: Path) -> None:
@@ -417,11 +471,17 @@ def test_the_user_at_the_other_end_is_asked_of_the_kernel(
 ) -> None:
     here, there = socket.socketpair(socket.AF_UNIX)
     assert process_at(here) == (os.getpid(), os.geteuid())
-    local = listen_locally(run / "s.sock", 1)
+    local = listen_locally(run / "s.sock", 9)
     assert local is not None
-    for user, believed in ((0, True), (os.geteuid(), True), (54_321, False)):
-        monkeypatch.setattr(local_sockets, "process_at", lambda raw, user=user: (1, user))
-        assert (connect_locally(local.path) is not None) == believed
+    run.chmod(0o755)
+    local.path.chmod(0o666)  # else a plain user would not reach the socket of root's test
+    with as_plain_user() as plain:
+        for user, believed in ((0, True), (plain, True), (54_321, False)):
+            monkeypatch.setattr(local_sockets, "process_at", lambda raw, user=user: (1, user))
+            raw = connect_locally(local.path)
+            assert (raw is not None) == believed
+            if raw is not None:
+                raw.close()
     for end in (here, there):
         end.close()
     local.end()
