@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from ares.tracing.tree import printable
@@ -21,6 +21,14 @@ from experiments.verdicts.claim import (
     ClaimSource,
     words_of,
 )
+from experiments.verdicts.earlier_page import (
+    CLAIM_COLUMNS,
+    MEASURED_COLUMNS,
+    OF_A_CLAIM,
+    EarlierPage,
+    PageRow,
+    table,
+)
 from experiments.verdicts.evaluate import ROUNDS_MIN, Comparison, Verdict
 
 _HEAD = """# Reproduction: what the papers claim, and what was measured here
@@ -35,6 +43,13 @@ _NO_RUN = """
 No run is behind this page yet: `make experiments-points` makes one. An earlier run, of today's ares
 at the quick scale and judged without intervals, is in
 [reproduction-quick.md](reproduction-quick.md).
+"""
+
+_MEASURED = """
+## What was measured
+
+The page is made in parts: a claim has the figures of the last measurement of its scenario.
+
 """
 
 _READING = f"""
@@ -71,71 +86,79 @@ def render(
     sources: Sequence[ClaimSource],
     verdicts: Sequence[Verdict],
     runs: Sequence[dict[str, Any]],
+    earlier: EarlierPage | None = None,
 ) -> str:
     """Return the page.
 
-    ``verdicts`` has a verdict for each claim. ``runs`` has scenario and provenance of each run.
+    ``verdicts`` has a verdict for each claim. ``runs`` has scenario and provenance of each run. A
+    claim of a scenario without a run keeps its row of the page ``earlier``.
     """
-    of = {verdict.claim.id: verdict for verdict in verdicts}
-    parts = [_HEAD, _measured(runs) if runs else _NO_RUN, _totals(verdicts), _READING]
+    earlier = earlier or EarlierPage()
+    again = {str(run["scenario"]) for run in runs}
+    lines = {verdict.claim.id: _line_of(verdict, again, earlier) for verdict in verdicts}
+    measured = [*_measured(runs), *earlier.measured_without(again)]
+    parts = [_HEAD, _MEASURED + table(MEASURED_COLUMNS, measured) if measured else _NO_RUN]
+    parts += [_totals(list(lines.values())), _READING]
     for source in sources:
         parts.append(f"\n## {source.name}\n\n")
-        parts.append(
-            _table(
-                ("where", "claim", "published", "point", "ours", "verdict", "why"),
-                (_line(of[claim.id]) for claim in source.claim),
-            )
-        )
+        parts.append(table(CLAIM_COLUMNS, [lines[claim.id] for claim in source.claim]))
         if source.no_claim:
             unclaimed = "; ".join(f"{at} ({content})" for at, content in source.no_claim.items())
             parts.append(f"\n{_paragraph(f'Without a claim: {unclaimed}.')}\n")
     return "".join(parts)
 
 
-def _measured(runs: Sequence[dict[str, Any]]) -> str:
-    provenances = [run["provenance"] for run in runs]
+def _measured(runs: Sequence[dict[str, Any]]) -> Iterator[PageRow]:
+    """Yield a row for the scenarios with the same provenance."""
+    of_scenario: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        of_scenario.setdefault(str(run["scenario"]), []).append(run["provenance"])
+    alike: dict[PageRow, dict[str, int]] = {}
+    for scenario, provenances in sorted(of_scenario.items()):
+        alike.setdefault(_provenance(provenances), {})[scenario] = len(provenances)
+    for cells, scenarios in alike.items():
+        yield (", ".join(scenarios), str(sum(scenarios.values())), *cells)
+
+
+def _provenance(provenances: Sequence[dict[str, Any]]) -> PageRow:
     began = sorted(str(each["began"])[:10] for each in provenances if each.get("began"))
     versions = {
         f"{name} {version}"
         for each in provenances
         for name, version in (each.get("versions") or {}).items()
+        if name != "ares"  # the commit tells it
     }
-    lines = [
-        ("rounds", str(len(runs))),
-        ("scenarios", ", ".join(sorted({str(run["scenario"]) for run in runs})) or "none"),
-        ("machine", _set(each.get("machine") for each in provenances)),
-        ("testbed", _set(each.get("testbed") for each in provenances)),
-        ("commit", _set(each.get("commit") for each in provenances)),
-        ("versions", _set(versions)),
-        ("measured", " to ".join(dict.fromkeys((began[0], began[-1]))) if began else "not told"),
-    ]
-    return "\n## What was measured\n\n" + _table(("", ""), lines)
+    return (
+        " to ".join(dict.fromkeys((began[0], began[-1]))) if began else "not told",
+        _set(each.get("commit") for each in provenances),
+        _set(each.get("testbed") for each in provenances),
+        _set(versions),
+        _set(each.get("machine") for each in provenances),
+    )
 
 
 def _set(values: Iterable[object]) -> str:
-    return ", ".join(sorted({str(value) for value in values if value})) or "not told"
+    return printable(", ".join(sorted({str(value) for value in values if value})) or "not told")
 
 
-def _totals(verdicts: Sequence[Verdict]) -> str:
-    counts = Counter(verdict.word for verdict in verdicts)
+def _totals(lines: Sequence[PageRow]) -> str:
+    counts = Counter(line[CLAIM_COLUMNS.index("verdict")].split("*")[1] for line in lines)
     words = [f"{counts[word]} {word}" for word in VERDICT_WORDS if counts[word]]
-    return f"\n**{len(verdicts)} claims: {', '.join(words)}.**\n"
-
-
-def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [heads, ["---"] * len(heads), *lines]
-    return "".join(f"| {' | '.join(_cell(cell) for cell in row)} |\n" for row in rows)
+    return f"\n**{len(lines)} claims: {', '.join(words)}.**\n"
 
 
 def _paragraph(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
-def _cell(text: str) -> str:
-    return printable(text).replace("|", "\\|")
+def _line_of(verdict: Verdict, again: Collection[str], earlier: EarlierPage) -> PageRow:
+    line = tuple(map(printable, _line(verdict)))
+    if verdict.claim.of is None or verdict.claim.scenario in again:
+        return line
+    return earlier.claims.get(line[:OF_A_CLAIM], line)
 
 
-def _line(verdict: Verdict) -> tuple[str, ...]:
+def _line(verdict: Verdict) -> PageRow:
     claim = verdict.claim
     return (
         ", ".join(claim.at),

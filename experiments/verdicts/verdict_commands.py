@@ -4,8 +4,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ares.model.errors import BadInput
 from experiments.rounds.round_commands import RESULTS
-from experiments.verdicts.claim import AWAITING, NOT_MEASURED, sources
+from experiments.verdicts.claim import NOT_MEASURED, sources
+from experiments.verdicts.earlier_page import EarlierPage, read_earlier
 from experiments.verdicts.evaluate import Verdict, evaluate
 from experiments.verdicts.report_page import write_whole
 from experiments.verdicts.reproduction import command, render
@@ -19,7 +21,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     judging = commands.add_parser(
         "verdicts",
         help="the papers' claims beside the results: writes docs/reproduction.md",
-        epilog="Example: python -m experiments verdicts --check",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Examples:\n"
+        "  python -m experiments verdicts --check\n"
+        "  python -m experiments verdicts --results results/experiments-points --add",
     )
     judging.add_argument(
         "--results",
@@ -45,6 +50,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         action="store_true",
         help="make the page without results: all measured claims are not measured",
     )
+    judging.add_argument(
+        "--add",
+        action="store_true",
+        help="keep the page's rows of scenarios that have no rounds in DIR: all rounds take a "
+        "night, and the page can be made in parts",
+    )
     judging.set_defaults(run=judge)
 
 
@@ -55,13 +66,19 @@ def judge(arguments: argparse.Namespace) -> int:
     verdicts = [evaluate(claim, rows) for source in told for claim in source.claim]
     if arguments.check:
         return check(verdicts)
-    write_whole(arguments.out, render(told, verdicts, runs).encode())
-    lacking = [
-        f"{sum(verdict.word == word for verdict in verdicts)} {word}"
-        for word in (NOT_MEASURED, AWAITING)
-    ]
-    print(f"{arguments.out}: {len(verdicts)} claims, {', '.join(lacking)}")
+    earlier = _earlier(arguments.out) if arguments.add else None
+    page = render(told, verdicts, runs, earlier)
+    write_whole(arguments.out, page.encode())
+    print(f"{arguments.out}: {page.split('**')[1]}")
     return 0
+
+
+def _earlier(page: Path) -> EarlierPage:
+    """Return the rows of the page. Raises :class:`BadInput` if the page cannot be read."""
+    try:
+        return read_earlier(page.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--add keeps rows of {page}, which cannot be read: {error}") from error
 
 
 def check(verdicts: Sequence[Verdict]) -> int:

@@ -923,7 +923,7 @@ def test_the_page_is_the_same_bytes_for_the_same_results(tmp_path, capsys):
         "abc",
         "a machine",
         "2026-11-22",
-        "| rounds | 4 |",
+        "| piggyback | 2 | 2026-11-22 | abc |",
         "`python -m experiments run topology --scale points`",
     ):
         assert told in text
