@@ -208,19 +208,23 @@ def _rounds_of(chosen: list[Scenario], arguments: argparse.Namespace) -> Iterato
 def _short_enough(
     rounds: list[ScenarioRound], arguments: argparse.Namespace
 ) -> Iterator[ScenarioRound]:
-    """Yield the rounds without long work; name the others."""
+    """Yield the rounds without long work; print a line for each other point."""
     longest = arguments.longest
     if longest is None:
         longest = LONGEST_POINT_MIN if arguments.scale == POINTS else math.inf
+    left_out: dict[str, list[float]] = {}
     for round in rounds:
         minutes = round.parameters.work_s / 60
         if minutes <= longest:
             yield round
         else:
-            print(
-                f"left out: {round.scenario}/{round.name}: about {minutes:.0f} min of work "
-                f"(--longest {longest:g})"
-            )
+            point = f"{round.scenario}/{round.name.removesuffix(f'_{round.iteration}')}"
+            left_out.setdefault(point, []).append(minutes)
+    for point, each in left_out.items():
+        print(
+            f"left out: {point}: {len(each)} rounds of about {each[0]:.0f} min of work "
+            f"(--longest {longest:g})"
+        )
 
 
 def _chosen(names: list[str], given: list[str]) -> list[Scenario]:
