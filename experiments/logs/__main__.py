@@ -4,8 +4,8 @@
 
 Loads are bounded in count and in time. The quick scale takes about ten minutes, the paper's about
 half an hour, and 31 GiB of the disk for a log of 10 GiB. Compare figures of the same run. Figures
-for claims go into the results that `python -m experiments verdicts` reads. Missing peers are left
-out and named.
+for claims go into the results that `python -m experiments verdicts` reads. Missing and failed peers
+are left out and named.
 """
 
 import argparse

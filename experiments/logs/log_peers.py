@@ -5,6 +5,7 @@ WAIT for a replica; replicas acknowledge data in memory. NATS JetStream: a strea
 synced for every message. Kafka: a topic of three replicas, flushed for every message.
 """
 
+import asyncio
 import math
 import tempfile
 import time
@@ -20,6 +21,7 @@ from ares.platform.loop import run
 from experiments.bench.etcd_client import etcd_clients
 from experiments.bench.etcd_peer import Etcd
 from experiments.bench.peers import Durability, Peer
+from experiments.bench.points import FAILURES
 from experiments.bench.redis_client import RedisStreamConnection, redis_clients
 from experiments.bench.redis_peer import Redis
 from experiments.bench.store_clients import Coroutines, StoreClients
@@ -28,7 +30,7 @@ from experiments.histogram import counted, latency_of
 from experiments.local_cluster import local_cluster, server_pids
 from experiments.logs import kafka, nats
 from experiments.logs.log_figures import opened
-from experiments.logs.log_work import LogWork, OurLog, go_through
+from experiments.logs.log_work import LogWork, OurLog, TimeSpent, go_through
 from experiments.measuring import Repeats, Table, ratios
 
 OURS = "shared log"
@@ -36,6 +38,8 @@ PEER_IN_FLIGHT = (1, 100)
 PEER_REPEATS = {"quick": Repeats(3, 1.0, 0.3), "paper": Repeats(5, 5.0, 0.3)}
 COUNT_MAX = 60_000
 PEER_ENTRY = bytes(256)
+PEER_PATIENCE_S = 60.0
+"""Seconds without an answer after which a peer has failed."""
 
 LogServer = tuple[Any, dict[str, int]]
 """The address of a running store, and the pids of its servers."""
@@ -47,6 +51,18 @@ class LogPeer(NamedTuple):
     missing: Callable[[], str | None]
     running: Callable[[Path], AbstractContextManager[LogServer]]
     clients: Callable[[Any, LogWork, int], Awaitable[StoreClients]]
+
+
+class RunningPeer(NamedTuple):
+    """A running store: the maker of its clients, its address, and the pids of its servers.
+
+    ``stop``: the end of the servers.
+    """
+
+    clients: Callable[[Any, LogWork, int], Awaitable[StoreClients]]
+    store: Any
+    pids: dict[str, int]
+    stop: ExitStack
 
 
 def log_peers(durability: Durability) -> dict[str, LogPeer]:
@@ -94,12 +110,13 @@ def _of_bench(peer: Peer, directory: Path) -> Iterator[LogServer]:
 def measure_peers(table: Table, scale: str) -> None:
     """Measure by turns, round after round: a ratio is of a single round.
 
-    A peer that is missing, or does not start, is left out with a notice.
+    A peer that is missing, or does not start, is left out with a notice. A peer that fails later
+    is named with the reason, stopped, and measured no more.
     """
     durabilities: tuple[Durability, ...] = ("fsync", "memory")
     for durability in durabilities:
         table.section(f"Appends beside other stores, three servers each, {durability}")
-        peers, servers = log_peers(durability), dict[str, LogServer]()
+        peers, running = log_peers(durability), dict[str, RunningPeer]()
         with ExitStack() as closing:
             directory = Path(
                 closing.enter_context(tempfile.TemporaryDirectory(prefix="ares-logs-"))
@@ -109,38 +126,73 @@ def measure_peers(table: Table, scale: str) -> None:
                     if why := peer.missing():
                         raise ProgramNotStarted(why)
                     (directory / name).mkdir()
-                    servers[name] = closing.enter_context(peer.running(directory / name))
-                except ProgramNotStarted as error:
+                    stop = closing.enter_context(ExitStack())
+                    store, pids = stop.enter_context(peer.running(directory / name))
+                    running[name] = RunningPeer(peer.clients, store, pids, stop)
+                except FAILURES as error:
                     table.note(f"without {name}: {error}")
             for in_flight in PEER_IN_FLIGHT:
-                run(_measured(table, peers, servers, in_flight, PEER_REPEATS[scale]))
+                run(_measured(table, running, in_flight, PEER_REPEATS[scale]))
+            for name, each in running.items():
+                _stop(table, name, each)
 
 
 async def _measured(
-    table: Table,
-    peers: dict[str, LogPeer],
-    servers: dict[str, LogServer],
-    in_flight: int,
-    repeats: Repeats,
+    table: Table, running: dict[str, RunningPeer], in_flight: int, repeats: Repeats
 ) -> None:
+    """Add the lines of all peers, and drop the failed peers from ``running``."""
     rates, delays = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
-    async with AsyncExitStack() as closing:
-        for number in range(repeats.rounds + 1):
-            seconds = repeats.seconds if number else repeats.warm_s
-            for name, (store, pids) in servers.items():
-                work = LogWork(PEER_ENTRY, COUNT_MAX, math.inf)
-                clients = await peers[name].clients(store, work, in_flight)
-                closing.push_async_callback(clients.close)
-                work.end_s = time.perf_counter() + seconds
-                spent = await go_through(clients, [work], in_flight, pids)
-                if work.troubles:
-                    table.note(f"{name}: {work.troubles.most_common(1)[0]}")
-                if number and work.appends:
-                    rates[name].append(spent.per_s)
-                    delays[name] += work.appends
-    for name, per_s in rates.items():
-        table.line(f"{name}, {in_flight} in flight", per_s, "/s")
-        table.latency(latency_of(counted(delays[name])))
-    for name, per_s in rates.items():
-        if name != OURS and len(per_s) == len(rates[OURS]):
-            table.line(f"shared log : {name}, {in_flight} in flight", ratios(rates[OURS], per_s))
+    for number in range(repeats.rounds + 1):
+        seconds = repeats.seconds if number else repeats.warm_s
+        for name, peer in list(running.items()):
+            work = LogWork(PEER_ENTRY, COUNT_MAX, math.inf)
+            try:
+                spent = await _turn(peer, work, in_flight, seconds)
+            except Exception as error:  # of any library
+                table.note(f"{name} FAILED, and is left out: {_reason(error)}")
+                _stop(table, name, running.pop(name))
+                continue
+            if work.troubles:
+                table.note(f"{name}: {work.troubles.most_common(1)[0]}")
+            if number and work.appends:
+                rates[name].append(spent.per_s)
+                delays[name] += work.appends
+    for name in running:
+        if rates[name]:
+            table.line(f"{name}, {in_flight} in flight", rates[name], "/s")
+            table.latency(latency_of(counted(delays[name])))
+    ours = rates[OURS] if OURS in running else []
+    for name in running:
+        if name != OURS and ours and len(rates[name]) == len(ours):
+            both = ratios(ours, rates[name])
+            table.line(f"shared log : {name}, {in_flight} in flight", both)
+
+
+async def _turn(peer: RunningPeer, work: LogWork, in_flight: int, seconds: float) -> TimeSpent:
+    """Measure a peer for ``seconds``. Raises an error of the peer, which may be of any type."""
+    async with asyncio.timeout(PEER_PATIENCE_S):
+        clients = await peer.clients(peer.store, work, in_flight)
+    try:
+        work.end_s = time.perf_counter() + seconds
+        async with asyncio.timeout(seconds + PEER_PATIENCE_S):
+            return await go_through(clients, [work], in_flight, peer.pids)
+    finally:
+        async with asyncio.timeout(PEER_PATIENCE_S):
+            await clients.close()
+
+
+def _stop(table: Table, name: str, peer: RunningPeer) -> None:
+    """Stop the servers of a peer; a failure is named, and ends no other measurement."""
+    try:
+        peer.stop.close()
+    except FAILURES as error:
+        table.note(f"{name} did not stop as it should: {error}")
+
+
+def _reason(error: Exception) -> str:
+    """Return the first cause of an error, for a person."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError) and not str(error):
+        return f"no answer in {PEER_PATIENCE_S:g} s"
+    return f"{type(error).__name__}: {error}"[:300]

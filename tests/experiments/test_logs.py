@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from contextlib import AsyncExitStack
@@ -16,7 +17,7 @@ from experiments.bench.redis_client import RedisStreamConnection
 from experiments.bench.store_clients import Coroutines
 from experiments.kept_runs import import_runs
 from experiments.local_cluster import local_cluster, server_pids
-from experiments.logs import log_faults, log_figures
+from experiments.logs import log_faults, log_figures, log_peers
 from experiments.logs.__main__ import LOG_PARTS_OF_CLAIMS, main
 from experiments.logs.log_figures import opened, states_asked
 from experiments.logs.log_load_plan import (
@@ -30,7 +31,7 @@ from experiments.logs.log_load_plan import (
 )
 from experiments.logs.log_work import JointClients, LogLoop, LogWork, OurLog, go_through
 from experiments.logs.nats import NatsConnection, NatsError
-from experiments.measuring import Table
+from experiments.measuring import Repeats, Table
 from experiments.verdicts.claim import CONFIRMED, REFUTED
 from experiments.verdicts.claimed_points import claims, log_runs
 from experiments.verdicts.evaluate import evaluate
@@ -155,6 +156,95 @@ async def test_nats_answers_by_number_in_any_pieces():
     connection.connection_lost(None)
     with pytest.raises(NatsError, match="ended"):
         await third
+
+
+class Faulty:
+    """A store in memory; the append of this number, and later ones, have the ``fault``."""
+
+    def __init__(self, last=math.inf, fault=None):
+        self.left, self.fault, self.stops = last, fault, 0
+
+    async def read(self, key): ...
+
+    async def write(self, key, value):
+        await asyncio.sleep(0.001)
+        self.left -= 1
+        if self.left < 0:
+            await self.fault()
+
+    async def close(self): ...
+
+    @contextlib.contextmanager
+    def running(self, directory):
+        yield self, {}
+        self.stops += 1
+
+    async def clients(self, store, work, in_flight):
+        return Coroutines(store, (KeyError,), self.close)
+
+
+async def reset():
+    raise ConnectionResetError("reset by peer")
+
+
+async def silence():
+    await asyncio.sleep(1000)
+
+
+async def refuse():
+    raise KeyError("refused")
+
+
+class Unreachable(Faulty):
+    async def clients(self, store, work, in_flight):
+        raise OSError("no route")
+
+
+def test_a_peer_that_fails_after_its_start_ends_no_other(monkeypatch, capsys):
+    stores = {
+        log_peers.OURS: Faulty(),
+        "resets": Faulty(30, reset),
+        "silent": Faulty(30, silence),
+        "far": Unreachable(),
+        "refuses": Faulty(30, refuse),
+        "good": Faulty(),
+    }
+    peers = {
+        name: log_peers.LogPeer(lambda: None, store.running, store.clients)
+        for name, store in stores.items()
+    }
+    monkeypatch.setattr(log_peers, "log_peers", lambda durability: peers)
+    monkeypatch.setattr(log_peers, "PEER_PATIENCE_S", 0.3)
+    monkeypatch.setitem(log_peers.PEER_REPEATS, "quick", Repeats(3, 0.05, 0.02))
+    log_peers.measure_peers(Table(), "quick")
+    told = capsys.readouterr().out
+    for line in (
+        "resets FAILED, and is left out: ConnectionResetError: reset by peer\n",
+        "silent FAILED, and is left out: no answer in 0.3 s\n",
+        "far FAILED, and is left out: OSError: no route\n",
+        "refuses: (\"KeyError: 'refused'\"",
+        "shared log : good, 1 in flight",
+        "shared log : good, 100 in flight",
+    ):
+        assert line in told
+    assert "shared log : resets" not in told
+    assert {store.stops for store in stores.values()} == {2}, "once for each durability"
+
+
+def test_without_the_shared_log_the_peers_are_measured(monkeypatch, capsys):
+    async def measured():
+        with contextlib.ExitStack() as stop:
+            running = {
+                name: log_peers.RunningPeer(store.clients, store, {}, stop)
+                for name, store in ((log_peers.OURS, Unreachable()), ("good", Faulty()))
+            }
+            await log_peers._measured(Table(), running, 1, Repeats(1, 0.02, 0.02))
+            assert running.keys() == {"good"}
+
+    asyncio.run(measured())
+    told = capsys.readouterr().out
+    assert "good, 1 in flight" in told
+    assert "shared log : good" not in told
 
 
 def test_figures_of_a_point_are_there_for_claims(tmp_path):
