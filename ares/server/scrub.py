@@ -204,7 +204,10 @@ class Scrubber:
         host.log_damage = lambda: len(self._log_repairs.damaged)
 
     def answer(self, request: Scrub) -> ScrubReply:
-        """Begin a round if asked for, and return the progress."""
+        """Begin a round if asked for, and return the progress.
+
+        The rate of a request holds until the round ends.
+        """
         if request.begin:
             self._pace.bytes_per_s = (
                 request.bytes_per_s if request.bytes_per_s > 0 else self._plan.bytes_per_s
@@ -242,7 +245,6 @@ class Scrubber:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._asked.wait(), SCRUB_LOOK_S)
                     if not self._asked.is_set() and self._plan.every_s and time.time() >= due_s:
-                        self._pace.bytes_per_s = self._plan.bytes_per_s
                         self._begin()
                     if self._running:
                         due_s = time.time() + self._plan.every_s
@@ -264,8 +266,9 @@ class Scrubber:
         except Exception:
             log.exception("looking after the store failed; it is tried again")
         finally:
-            if is_round:  # else a round may have been asked for since
+            if is_round:  # else a round may have been asked for since, at a rate of its own
                 self._running = False
+                self._pace.bytes_per_s = self._plan.bytes_per_s
 
     def _until_due_s(self) -> float:
         """Return the seconds until the next round is due.

@@ -14,7 +14,7 @@ from ares.cli.status_command import _warnings
 from ares.cli.upkeep_commands import _sentence
 from ares.model.configuration import Status, Successor
 from ares.model.log_messages import Fetch, Fetched
-from ares.model.messages import Description, DiskUsage, ScrubReply
+from ares.model.messages import Description, DiskUsage, Scrub, ScrubReply
 from ares.server import log_scrub
 from ares.server.log_scrub import SCRUB_RETRY_S, SCRUB_RETRY_S_MAX, LogRepairs, RepairTurns
 from ares.server.scrub import Scrubber, ScrubPlan
@@ -145,15 +145,42 @@ async def test_a_silent_log_is_asked_for_one_of_its_places(log, run, monkeypatch
     assert not repairs.damaged
 
 
-async def test_a_round_asks_a_silent_log_for_one_of_its_places(log, run, monkeypatch, tmp_path):
-    monkeypatch.setattr(earlier_chains, "REFETCH_AGAIN_S", 0.1)
+def scrubber_of(log, tmp_path, bytes_per_s=1 << 30):
+    """Make the scrub of a server with this log, and without objects."""
     host = SimpleNamespace(
         logs_on_disk=[(log.hosted, log.journal)],
         leaving=0,
         replica=SimpleNamespace(quarantined=[], account=SimpleNamespace(repaired=0)),
+        go_on=lambda: None,
     )
     objects = SimpleNamespace(durable=dict)
-    scrubber = Scrubber(host, objects, ScrubPlan(0.0, 1 << 30, tmp_path / "time"))
+    return Scrubber(host, objects, ScrubPlan(0.0, bytes_per_s, tmp_path / "time"))
+
+
+async def test_the_rate_of_a_request_holds_for_its_round(log, run, tmp_path, monkeypatch):
+    scrubber, rates = scrubber_of(log, tmp_path, 1 << 30), []
+    pace = type(scrubber._pace).__call__
+
+    def noted(self, bytes):
+        rates.append(self.bytes_per_s)
+        pace(self, bytes)
+
+    monkeypatch.setattr(type(scrubber._pace), "__call__", noted)
+    scrubber.answer(Scrub(1, True, 1 << 40))
+    await scrubber._work(run)
+    assert set(rates) == {1 << 40}
+    rates.clear()
+    damage_batch(log, PLACE, 2)
+    log.hosted.shelf.suspects.add(PLACE)
+    await scrubber._work(run)  # notes the place
+    await scrubber._work(run)  # repairs the place
+    assert not scrubber._log_repairs.damaged
+    assert set(rates) == {1 << 30}
+
+
+async def test_a_round_asks_a_silent_log_for_one_of_its_places(log, run, monkeypatch, tmp_path):
+    monkeypatch.setattr(earlier_chains, "REFETCH_AGAIN_S", 0.1)
+    scrubber = scrubber_of(log, tmp_path)
     log.silent = True
     for place in (PLACE, PLACE + 2):
         damage_batch(log, place, 2)
