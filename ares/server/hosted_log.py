@@ -43,7 +43,7 @@ from ares.sharedlog.log_facts import (
 from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
 from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
-from ares.store.port import OrderedJournal, Use
+from ares.store.port import PLACE_NUMBER_BYTES, OrderedJournal, Use
 
 LOG_PLACE_BYTES = 8 * 1024 * 1024
 """Size of a place in a log's journal."""
@@ -58,7 +58,10 @@ SEAL_AGAIN_SHARE = 1 / 512
 """Share of LOG_PLACE_BYTES after which a place without a successor tries again to have one."""
 
 DISCARDED_MAX = 32
-"""Places given back by a batch; the batch names them where hardly any room may be left."""
+"""Places given back by a batch, unless more are needed to reach a standing.
+
+The batch names them where hardly any room may be left.
+"""
 
 FACT_BYTES = 256
 """Most bytes of a fact in a journal, without records."""
@@ -202,13 +205,17 @@ class HostedLog:
     def _give_back(self, journal: OrderedJournal, begin: int) -> None:
         """Give back the places before ``begin``, some at a time, named in a batch.
 
-        Raises OSError.
+        A start needs a standing in the first place that is left, hence all places up to a standing
+        go together. Raises OSError.
         """
-        gone = [place for place in journal.places() if place < begin]
-        if len(gone) > DISCARDED_MAX:  # a start needs a standing in the first place that is left
-            standings = [place for place in self.standings if place <= gone[DISCARDED_MAX]]
-            gone = [place for place in gone if place < max(standings, default=0)]
-        if gone and self._reserve(journal, FACT_BYTES, Use.COMPACTION):
+        gone = sorted(place for place in journal.places() if place < begin)
+        if len(gone) > DISCARDED_MAX:
+            ends = [place for place in (*self.standings, begin) if gone[0] < place <= begin]
+            near = [place for place in ends if place <= gone[DISCARDED_MAX]]
+            upto = max(near) if near else min(ends)
+            gone = [place for place in gone if place < upto]
+        names_bytes = PLACE_NUMBER_BYTES * len(gone)
+        if gone and self._reserve(journal, FACT_BYTES + names_bytes, Use.COMPACTION):
             for place in gone:
                 journal.discard(place)
             self.appended = True

@@ -23,6 +23,10 @@ Stored = Fact | LogFact | LogSnapshot
 """A fact in a journal: a server has a journal for its objects, and another for each log."""
 
 
+PLACE_NUMBER_BYTES = 9
+"""Most bytes of a place's number in a batch."""
+
+
 class Use(enum.IntEnum):
     """The use of room in a journal, which decides the order of refusals as the disk fills up.
 
@@ -158,7 +162,9 @@ class Journal(Protocol):
     def discard(self, place: int) -> None:
         """Forget such a place with the next commit; its surviving facts are committed elsewhere.
 
-        Views into the place stay valid.
+        All places forgotten with a commit are gone together. Their numbers take room: reserve
+        PLACE_NUMBER_BYTES for each before, unless the places are few. Views into the place stay
+        valid.
         """
 
     @property

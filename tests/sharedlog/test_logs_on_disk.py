@@ -138,6 +138,49 @@ def test_many_places_are_given_back_in_parts_up_to_a_standing():
     assert len(first) > 2, "the places go in parts"
 
 
+def with_few_standings(count, monkeypatch):
+    """Make a log with ``count`` places in a row without a standing, as after a full disk."""
+    log = of(10, PLACE_BYTES // 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(log.journal, "seal", lambda place, room=0: False)
+        for number in range(10, 10 + count):
+            record = LogRecord(number, ClientId(1), number + 1, number + 1, (PLACE_BYTES * b"x",))
+            log.record_fact(RecordsTaken(log.live.configuration.id, (record,)))
+            log.sync()
+    assert len(set(log.journal.places()) - set(log.hosted.standings)) >= count
+    for _ in range(3):
+        log.record_fact(ChainsKnown(()))
+        log.sync()
+    return log
+
+
+@pytest.mark.parametrize("count", [DISCARDED_MAX + 8, 8 * DISCARDED_MAX])
+def test_places_without_a_standing_are_given_back_together(count, monkeypatch):
+    log = with_few_standings(count, monkeypatch)
+    log.record_fact(LogTrimmed(10 + count))
+    log.sync()
+    assert len(log.journal.places()) <= 2
+    log.check()
+    log.start()
+    log.check()
+    assert log.state.trimmed == log.live.length == 10 + count
+
+
+def test_a_start_while_places_without_a_standing_go_finds_a_standing(monkeypatch):
+    first = set()
+    for steps in range(6):
+        log = with_few_standings(DISCARDED_MAX + 8, monkeypatch)
+        log.record_fact(LogTrimmed(50))
+        for _ in range(steps):
+            if log.background.jobs:
+                log.background.step()
+        log.start()
+        assert log.state.trimmed == (50 if steps else 0)
+        assert log.live.length == 50
+        first.add(min(log.journal.durable()))
+    assert len(first) > 1
+
+
 def test_memory_keeps_what_is_in_the_newest_places_only():
     """This includes entries of a client's appends after a restart.
 

@@ -61,7 +61,7 @@ from ares.store.journal.segments import (
     open_segment,
 )
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
-from ares.store.port import Stored, Use
+from ares.store.port import PLACE_NUMBER_BYTES, Stored, Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -314,7 +314,7 @@ class SegmentJournal:
         return bool(self._spare_bytes)
 
     def _room(self, bytes: int, use: Use) -> int | None:
-        needed = bytes + BATCH_FRAME_BYTES_MAX + self._left[use]
+        needed = bytes + self._discards_bytes + BATCH_FRAME_BYTES_MAX + self._left[use]
         head = self._head
         if head is None or head.taken + needed > head.size:
             return self._begin(needed)
@@ -436,16 +436,15 @@ class SegmentJournal:
         head = self._head
         if head is None or not (self._gathered or self._discards):
             return
-        if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(
-            head.allocated, head.size
-        ):
+        least = max(_LEFT_FOR_DISCARDING_BYTES, self._discards_bytes + BATCH_FRAME_BYTES_MAX)
+        if not self._gathered and head.end + least > min(head.allocated, head.size):
             return  # the discards are told with the next facts
         sequence, facts = self._next, self._gathered
         buffers = encode_batch(
             sequence, self._synced, head.head.salt, facts, self._discards, self._gathered_large
         )
         end = head.end + sum(map(len, buffers))
-        assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), (
+        assert end <= max(head.taken + self._discards_bytes, head.end + least), (
             "a batch is larger than the room that was reserved for it"
         )
         if self._gathered_large:
@@ -536,7 +535,7 @@ class SegmentJournal:
     def seal(self, place: int, room: int = 0) -> bool:
         if self._head is None or self._head.number != place:
             return True
-        least = room + BATCH_FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
+        least = room + self._discards_bytes + BATCH_FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
         whole = least + (self._left[Use.DATA] if room else 0)
         return bool(
             self._begin(whole)
@@ -550,6 +549,11 @@ class SegmentJournal:
     def discard(self, place: int) -> None:
         del self._sealed[place], self._settled[place]
         self._discards.append(place)
+
+    @property
+    def _discards_bytes(self) -> int:
+        """Return the most bytes of the numbers of places that the next batch discards."""
+        return PLACE_NUMBER_BYTES * len(self._discards)
 
     @property
     def bytes_on_disk(self) -> int:
