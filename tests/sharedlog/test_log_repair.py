@@ -4,34 +4,38 @@ A place that cannot be repaired stays as before.
 """
 
 import contextlib
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from ares.model.configuration import Status, Successor
 from ares.model.errors import StoreDamaged
 from ares.model.identity import ClientId
-from ares.model.log_messages import LogRecord
+from ares.model.log_messages import BATCH_ENTRIES_MAX, LogRecord
 from ares.sharedlog.log_facts import (
     PIECES,
     ChainPointed,
     ChainSealed,
     ChainsKnown,
+    EncodedFact,
     LogSnapshot,
     LogTrimmed,
     PieceFetched,
     RecordsTaken,
 )
+from ares.sharedlog.log_state import LogState
 from ares.store.journal import examine, log_repair
 from ares.store.journal.format import decode_batch, decode_head, parse_frame, walk
-from ares.store.journal.log_repair import LogReplay
+from ares.store.journal.log_repair import Gap, LogReplay
 from ares.store.port import NotRepaired
 from ares.testing.sim.model_disk import PowerLost
 
 from .chains import chain, sealed
-from .hosted import PLACE_BYTES, LogOnDisk, seen
+from .hosted import ME, OWNER, PLACE_BYTES, LogOnDisk, seen
 
 CHUNKS, SEEDS, STEPS = 2, 40, 150
 RECORD_FACTS = (RecordsTaken, PieceFetched)
@@ -669,3 +673,29 @@ def test_a_large_gap_has_several_batches_and_a_read_begins_at_its_own(monkeypatc
     assert set(marks) <= {frame.start for frame in filled}
     log.start()
     assert seen(log.state) == before
+
+
+def test_a_replay_keeps_ranges_of_positions():
+    """A place of 8 MiB has room for four million empty entries."""
+    state, entries, count = LogState(ME, ME), BATCH_ENTRIES_MAX * (b"",), 256
+    state.apply(ChainsKnown((chain(),)))
+    source = chain().id
+    decode = msgspec.msgpack.Decoder(EncodedFact).decode
+    known = decode(msgspec.msgpack.encode(ChainsKnown((chain(),))))
+    [segment] = state.standing().segments
+    ended = replace(segment, length=(count + 1) * len(entries))
+    replay = LogReplay(OWNER, None, replace(state.standing(), segments=(ended,)))
+    replay.tell([known])
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            record = LogRecord(number * len(entries), ClientId(1), number + 1, 1, entries)
+            replay.tell([decode(msgspec.msgpack.encode(RecordsTaken(source, (record,))))])
+        replay.pass_gap(Gap(0, 8 << 20, 1, 1, []), stands=False)
+        replay.finish()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1 << 20
+    [lost] = [each for gap in replay._gaps for each in gap.lost]
+    assert lost[:3] == (source, count * len(entries), ended.length)

@@ -28,6 +28,7 @@ from ares.model.errors import StoreDamaged
 from ares.model.identity import ClientId, ConfigurationId, ServerId
 from ares.model.log_messages import BATCH_ENTRIES_MAX, RECORDS_MAX, LogRecord, seal_of
 from ares.model.numbers import POSITION_MAX
+from ares.sharedlog.entries import Entries
 from ares.sharedlog.log_facts import (
     PIECES,
     BatchPlace,
@@ -68,6 +69,8 @@ FILLED_BATCH_BYTES = 64 * 1024
 
 _POSITION_BYTES = 2
 """Least bytes of an entry in a journal."""
+
+_EMPTY_ENTRIES = (b"",) * BATCH_ENTRIES_MAX
 
 
 class PlaceFile(NamedTuple):
@@ -126,12 +129,44 @@ def survey(
         disk.close(descriptor)
 
 
+class HeldPositions(NamedTuple):
+    """Consecutive records of ``source`` in [first, upto), of which a replay needs no more."""
+
+    source: bytes
+    first: int
+    upto: int
+
+
+class NoEntries:
+    """The :class:`~ares.sharedlog.entries.Entries` of a replay, which keeps no record."""
+
+    def __init__(self, source: bytes = b"") -> None: ...
+
+    def put(self, record: LogRecord) -> None: ...
+
+    def records(self, first: int, upto: int) -> Sequence[LogRecord]:
+        return ()
+
+    def reach(self, first: int, upto: int, bytes_max: int) -> int:
+        return first
+
+    def record(self, position: int) -> LogRecord | None:
+        return None
+
+    def cut(self, end: int) -> None: ...
+
+    def drop(self, upto: int) -> None: ...
+
+    def adopt(self, later: Entries, first: int, upto: int) -> None: ...
+
+
 class LogReplay:
     """The facts from a standing, ``begin``, to the next standing, ``end``, and the gaps among them.
 
     ``begin``: None at the beginning of the log. Tell all facts and gaps in order, and call
     :meth:`finish`, which completes the gaps. All methods raise :class:`NotRepaired`, and
-    :class:`StoreDamaged` for an unknown chain.
+    :class:`StoreDamaged` for an unknown chain. A standing depends on the positions of records
+    alone: a replay keeps these, as ranges.
     """
 
     def __init__(self, owner: Owner, begin: LogSnapshot | None, end: LogSnapshot) -> None:
@@ -139,7 +174,7 @@ class LogReplay:
         self._begin, self._end = begin, end
         self._lengths = {each.configuration: each.length for each in end.segments}
         self._state = self._begun(begin)
-        self._story: list[LogFact | Gap] = []
+        self._story: list[LogFact | HeldPositions | Gap] = []
         self._gaps: list[Gap] = []
         self._told: dict[bytes, int] = {}
         """The number of gaps before the last records of each source."""
@@ -167,14 +202,24 @@ class LogReplay:
                     continue
                 first = first_of_encoded(fact.records[0])
                 self._reach(fact.source, first)
-                plain = _hollow(fact.source, first, decode_record(fact.records[-1]).end)
+                upto = decode_record(fact.records[-1]).end
+                self._uncollected.discard(ConfigurationId(fact.source))
+                self._hold(HeldPositions(fact.source, first, upto))
             else:
                 if isinstance(fact, ChainSealed | ChainPointed):  # the chain takes no more records
                     self._reach(fact.configuration, self._lengths.get(fact.configuration, 0))
-                plain = fact
-            self._look_for_collections(plain)
-            self._apply(self._state, plain)
-            self._story.append(plain)
+                self._look_for_collections(fact)
+                self._state.apply(fact)
+                self._story.append(fact)
+
+    def _hold(self, held: HeldPositions) -> None:
+        """Add records to the story, and to the last part of the story if they continue it."""
+        _put(self._state, held)
+        last = self._story[-1] if self._story else None
+        if isinstance(last, HeldPositions) and (last.source, last.upto) == held[:2]:
+            self._story[-1] = last._replace(upto=held.upto)
+        else:
+            self._story.append(held)
 
     def _look_for_collections(self, fact: LogFact) -> None:
         """Refuse a collection that may be the second of its chain, because a gap lost the first.
@@ -183,7 +228,7 @@ class LogReplay:
         facts of the chain show that the chain was not collected before. So does the successor: a
         second collection is a fact only with a later successor than the next chain.
         """
-        if not isinstance(fact, RecordsTaken | ChainSealed | ChainPointed):
+        if not isinstance(fact, ChainSealed | ChainPointed):
             return
         source = fact.configuration
         if isinstance(fact, ChainPointed) and fact.collected and source in self._uncollected:
@@ -204,13 +249,18 @@ class LogReplay:
             self._gaps[-1].lost.append(trim)
         state = self._begun(self._begin)
         for part in self._story:
-            for fact in _hollow_facts(part) if isinstance(part, Gap) else [part]:
-                self._apply(state, fact)
+            for each in part.lost if isinstance(part, Gap) else [part]:
+                if isinstance(each, LostRecords):
+                    _put(state, HeldPositions(*each[:3]))
+                elif isinstance(each, HeldPositions):
+                    _put(state, each)
+                elif not isinstance(each, LogSnapshot):
+                    state.apply(each)
         if not self._is_end(state.standing()):
             raise NotRepaired(OTHER_FACTS_LOST)
 
     def _begun(self, standing: LogSnapshot | None) -> LogState:
-        state = LogState(ServerId(self._owner.server), self._owner.identity)
+        state = LogState(ServerId(self._owner.server), self._owner.identity, NoEntries)
         if standing is not None:
             state.begin(standing)
         return state
@@ -239,16 +289,16 @@ class LogReplay:
             if not 0 < (end - first) * _POSITION_BYTES <= size:
                 raise NotRepaired(OTHER_FACTS_LOST)
             self._gaps[-1].lost.append(LostRecords(source, first, end, size))
-            self._apply(self._state, _hollow(source, first, end))
+            _put(self._state, HeldPositions(source, first, end))
 
-    def _apply(self, state: LogState, fact: LogFact) -> None:
-        """Apply a fact which continues the facts before it."""
-        if isinstance(fact, RecordsTaken | PieceFetched):
-            source = _source(fact)
-            first, length = fact.records[0].first, _length(state, source)
-            if first > length or (source != PIECES and first < length):
-                raise NotRepaired(OTHER_FACTS_LOST)
-        state.apply(fact)
+
+def _put(state: LogState, held: HeldPositions) -> None:
+    """Apply records which continue the records before them."""
+    length = _length(state, held.source)
+    if held.first > length or (held.source != PIECES and held.first < length):
+        raise NotRepaired(OTHER_FACTS_LOST)
+    for record in _empty_records(held.first, held.upto):
+        state.apply(_fact(held.source, [record]))
 
 
 def _length(state: LogState, source: bytes) -> int:
@@ -265,19 +315,6 @@ def _uncommitted(standing: LogSnapshot) -> LogSnapshot:
     """Return the standing without committed positions, which a start may know to be lower."""
     states = tuple(replace(each, committed=0) for each in standing.segments)
     return replace(standing, segments=states)
-
-
-def _hollow_facts(gap: Gap) -> Iterator[LogFact]:
-    for each in gap.lost:
-        if isinstance(each, LostRecords):
-            yield _hollow(each.source, each.first, each.upto)
-        elif isinstance(each, LogTrimmed):
-            yield each
-
-
-def _hollow(source: bytes, first: int, upto: int) -> LogFact:
-    """Return a fact with the positions of records, which are all that a standing depends on."""
-    return _fact(source, [LogRecord(first, ClientId(0), 1, 1, (b"",) * (upto - first))])
 
 
 def _fact(source: bytes, records: Sequence[LogRecord]) -> RecordsTaken | PieceFetched:
@@ -310,16 +347,21 @@ def _facts(
 def _completed(lost: LostRecords, found: Sequence[LogRecord]) -> Iterator[LogRecord]:
     """Yield records for all lost positions: the found records, and records with empty entries."""
     first, upto = (found[0].first, found[-1].end) if found else (lost.upto, lost.upto)
-    yield from _empty_records(lost.first, first)
+    yield from map(_sealed, _empty_records(lost.first, first))
     yield from found
-    yield from _empty_records(upto, lost.upto)
+    yield from map(_sealed, _empty_records(upto, lost.upto))
 
 
 def _empty_records(first: int, upto: int) -> Iterator[LogRecord]:
+    """Yield records with empty entries, which share their memory."""
     for at in range(first, upto, BATCH_ENTRIES_MAX):
-        entries = (b"",) * min(BATCH_ENTRIES_MAX, upto - at)
-        record = LogRecord(at, ClientId(0), 1, 1, entries)
-        yield replace(record, seal=seal_of(at, record.client, 1, 1, entries))
+        yield LogRecord(at, ClientId(0), 1, 1, _EMPTY_ENTRIES[: upto - at])
+
+
+def _sealed(record: LogRecord) -> LogRecord:
+    """Return the record with its seal."""
+    named = (record.first, record.client, record.number, record.lowest)
+    return replace(record, seal=seal_of(*named, record.entries))
 
 
 class PlaceRepair:
