@@ -102,9 +102,8 @@ class HostedLog:
     the number of chains known to the server. ``standings``: the places that begin with a standing.
     ``stands``: the last place does. ``appended``: the next commit has facts. ``outbox``: messages
     that may leave. ``pending``: bytes given to the node since the last gathering. ``unreadable``:
-    reads that met records which cannot be read. ``rewritten``: the place into which a repair writes
-    at present; it is not read meanwhile. Of the commit under way, ``_facts``: the number of the
-    node's facts that are durable at its end; ``_needed``: the first place needed by then.
+    reads that met records which cannot be read. Of the commit under way, ``_facts``: the number of
+    the node's facts that are durable at its end; ``_needed``: the first place needed by then.
     """
 
     def __init__(
@@ -123,7 +122,6 @@ class HostedLog:
             MemoryEntries if journal is None else partial(StoredEntries, self.shelf)
         )
         self.place = self.place_bytes = self.known = self.pending = self.unreadable = 0
-        self.rewritten = 0
         self.standings: list[int] = []
         self.stands = True
         self.appended = False
@@ -135,9 +133,7 @@ class HostedLog:
 
     def scan(self, mark: BatchPlace, encoded: bool) -> Iterator[Sequence[object]]:
         """Yield batches; see :class:`ares.sharedlog.stored_entries.JournalReader`."""
-        if self.journal is None or mark.place == self.rewritten:
-            return iter(())
-        return self.journal.scan(mark, encoded)
+        return iter(()) if self.journal is None else self.journal.scan(mark, encoded)
 
     def begin(self) -> None:
         """Open the journal and restore the node. Raises the errors of a journal's recovery."""

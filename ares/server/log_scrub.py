@@ -6,13 +6,14 @@ records are fetched from other nodes of the log, at the rate of all fetches; the
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from typing import Any
 
 from ares.model.log_messages import LogRecord
 from ares.server.hosted_log import HostedLog
 from ares.sharedlog.earlier_chains import REFETCH_S_MAX
-from ares.store.port import NotRepaired, OrderedJournal
+from ares.sharedlog.log_facts import FilledGap
+from ares.store.port import LogRepair, NotRepaired, OrderedJournal
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class LogRepairs:
     """The repairs of a server. ``pace``: the brake for reads of the disk. ``sleep``: as asyncio's.
 
     ``damaged``: places which are not repaired yet, with the reason; empty before the first attempt.
+    ``_unsure``: places with a new file whose name may be lost in a crash, after an error of the
+    disk. Such a place counts as damaged, although it reads as written.
     """
 
     def __init__(
@@ -69,11 +72,18 @@ class LogRepairs:
         self._pace = pace
         self._sleep = sleep
         self._turns = RepairTurns()
+        self._unsure = set[LogPlace]()
         self.damaged: dict[LogPlace, str] = {}
 
     def forget(self, hosted: HostedLog, place: int) -> None:
         """Forget a whole place, or a place which is given back."""
         self.damaged.pop((hosted, place), None)
+        self._unsure.discard((hosted, place))
+
+    def pass_whole(self, hosted: HostedLog, place: int) -> None:
+        """Forget a place which reads as written, unless a repair of it failed to be durable."""
+        if (hosted, place) not in self._unsure:
+            self.forget(hosted, place)
 
     def note(self, hosted: HostedLog, place: int) -> None:
         """Note a damaged place, which :meth:`try_again` repairs."""
@@ -129,10 +139,14 @@ class LogRepairs:
     async def _mend(self, hosted: HostedLog, journal: OrderedJournal, place: int, run: Run) -> str:
         """Repair a place; return an empty text, or the reason why the place stays damaged."""
         repair = journal.repair(place, place in hosted.standings)
-        found = list[list[LogRecord]]()
-        losses = None if repair is None else await run(repair.look, self._pace)
-        if repair is None or losses is None:  # given back, or the disk can read the place again
+        if repair is None:  # given back
             return ""
+        found = list[list[LogRecord]]()
+        losses = await run(repair.look, self._pace)
+        if losses is None:
+            if (hosted, place) in self._unsure:
+                await self._replace((hosted, place), repair, (), run)
+            return ""  # else the disk can read the place again
         refetch = hosted.node.refetch
         for lost in losses:
             part = hosted.node.needed(lost)
@@ -150,19 +164,26 @@ class LogRepairs:
                     f"the records from position {lost.first} on {why}; the server goes on asking"
                 )
             found.append(refetch.found)
-        for filled in await run(repair.fill, found):
-            hosted.shelf.rewrite(filled)
-        hosted.rewritten = place
-        try:
-            await run(repair.write)
-        finally:
-            hosted.rewritten = 0
-        examination = journal.examination(place)
-        if examination is not None and not (await run(examination.run, self._pace)).whole:
-            return "the disk does not give back the repaired bytes"
+        filled = await run(repair.fill, found)
+        await self._replace((hosted, place), repair, filled, run)
         count, extra = sum(map(len, found)), _name(hosted)
         log.info("repaired place %d of a log, with %d fetched records", place, count, extra=extra)
         return ""
+
+    async def _replace(
+        self, where: LogPlace, repair: LogRepair, filled: Sequence[FilledGap], run: Run
+    ) -> None:
+        """Replace the file of a place, and read the new file from now on."""
+        hosted, place = where
+        try:
+            await run(repair.write, self._pace)
+        finally:
+            if repair.replaced and hosted.journal is not None:
+                self._unsure.add(where)
+                for each in filled:
+                    hosted.shelf.rewrite(each)
+                hosted.journal.renew(place)
+        self._unsure.discard(where)
 
 
 def _places(hosted: HostedLog) -> Collection[int]:

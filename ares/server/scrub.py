@@ -330,7 +330,7 @@ class Scrubber:
     async def _verify_log(self, hosted: HostedLog, journal: Journal, place: int, run: Run) -> None:
         verdict = await self._verify(journal, place, run)
         if verdict is not None and verdict.whole:
-            self._log_repairs.forget(hosted, place)
+            self._log_repairs.pass_whole(hosted, place)
         elif verdict is not None:
             log.error("scrub: place %d of a log differs from the written data", place)
             self._log_repairs.note(hosted, place)

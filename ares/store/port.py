@@ -72,8 +72,11 @@ class LogRepair(Protocol):
     """A repair of a damaged place of a log: :meth:`look`, :meth:`fill`, :meth:`write`, in order.
 
     Each runs wherever waiting is allowed, and the journal may change in any way meanwhile. Methods
-    raise :class:`NotRepaired` and OSError.
+    raise :class:`NotRepaired` and OSError. ``replaced``: the place has its repaired file, which
+    :meth:`OrderedJournal.renew` reads. After an OSError a crash may bring back the old file.
     """
+
+    replaced: bool
 
     def look(self, pace: Callable[[int], None]) -> Sequence[LostRecords] | None:
         """Return the records that the damage lost, or None if the place is whole.
@@ -87,8 +90,11 @@ class LogRepair(Protocol):
         ``found``: for each result of :meth:`look`, the records whose content is needed.
         """
 
-    def write(self) -> None:
-        """Write the batches into the place, durably."""
+    def write(self, pace: Callable[[int], None]) -> None:
+        """Write the place with the batches into a new file, durably, unless it was given back.
+
+        Without :meth:`fill` before, the new file has the bytes of the old file.
+        """
 
 
 class Journal(Protocol):
@@ -198,6 +204,9 @@ class OrderedJournal(Journal, Protocol):
 
         ``stands``: the place begins with a standing.
         """
+
+    def renew(self, place: int) -> None:
+        """Read the place in its new file from now on, if it is still here. Raises OSError."""
 
 
 class SharedLogJournals(Protocol):

@@ -4,6 +4,7 @@ A place that cannot be repaired stays as before.
 """
 
 import contextlib
+import errno
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -29,6 +30,7 @@ from ares.sharedlog.log_facts import (
 )
 from ares.sharedlog.log_state import LogState
 from ares.store.journal import examine, log_repair
+from ares.store.journal.disk import DISK_BLOCK_BYTES
 from ares.store.journal.format import decode_batch, decode_head, parse_frame, walk
 from ares.store.journal.log_repair import Gap, LogReplay
 from ares.store.port import NotRepaired
@@ -136,7 +138,8 @@ class RottenLog(LogOnDisk):
             return None
         for filled in repair.fill(found):
             self.hosted.shelf.rewrite(filled)
-        repair.write()
+        repair.write(unpaced)
+        self.journal.renew(place)
         assert self.journal.examination(place).run(unpaced).whole
         return lost
 
@@ -392,7 +395,7 @@ def test_records_that_need_more_room_are_not_written():
         repair.fill([[sealed(right, entries=(PLACE_BYTES * b"x",))]])
     repair.fill([[right]])
     assert log.content(3) == rotten
-    repair.write()
+    repair.write(unpaced)
     log.start()
 
 
@@ -408,7 +411,7 @@ def crashed(seed):
     before, place = seen(log.state), 2
     for frame in log.rng.sample(log.frames(place)[:-1], 3):
         log.overwrite(place, frame.start + 20, b"\xff" * 30)
-    log.disk.patience = log.rng.randint(0, 4)
+    log.disk.patience = log.rng.randint(0, 16)
     with contextlib.suppress(PowerLost):
         log.repair(place)
     log.disk.lose_power()
@@ -607,27 +610,34 @@ def test_a_damaged_place_beside_the_place_is_left():
 # -- the writes ------------------------------------------------------------------------------------
 
 
-def writes_of(log, place, monkeypatch):
-    """Return the first byte of each write of a repair."""
-    offsets, write = [], log.disk.write
-
-    def noted(descriptor, buffers, offset):
-        offsets.append(offset)
-        write(descriptor, buffers, offset)
-
-    monkeypatch.setattr(log.disk, "write", noted)
-    log.repair(place)
-    return offsets
-
-
-def test_only_damaged_bytes_are_written_and_neighbours_at_once(monkeypatch):
-    """A disk that cannot read the first block refuses to write a part of the block."""
+def test_gaps_are_filled_and_further_bytes_are_copied():
+    """The bytes of other batches stay where they are."""
     log = of(200)
     start, middle = log.frames(3)[0].start, log.frames(3)[1].start
-    for damaged, expected in (((0, start + 9), [0]), ((0, 9), [0]), ((middle, 90), [middle])):
-        log.overwrite(3, damaged[0], b"\xff" * damaged[1])
-        assert writes_of(log, 3, monkeypatch) == expected
-        monkeypatch.undo()
+    for first, length in ((0, start + 9), (0, 9), (middle, 90)):
+        whole = log.content(3)
+        log.overwrite(3, first, b"\xff" * length)
+        log.repair(3)
+        gap = range(first, log.frames(3)[1 + (first > 0)].start)
+        assert {at for at in range(len(whole)) if log.content(3)[at] != whole[at]} <= {*gap}
+        assert len(log.content(3)) == len(whole)
+
+
+def test_a_file_whose_last_block_cannot_be_read_is_repaired(monkeypatch):
+    """A disk refuses to write a part of such a block, where the file ends."""
+    log = of(200)
+    read, end = log.disk.read_into, len(log.content(3))
+    bad, old = end // DISK_BLOCK_BYTES * DISK_BLOCK_BYTES, log.disk._names["00000003.log"]
+
+    def failing(descriptor, buffer, offset):
+        if log.disk._open[descriptor] is old and offset + len(buffer) > bad:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(descriptor, buffer, offset)
+
+    monkeypatch.setattr(log.disk, "read_into", failing)
+    before = seen(log.state)
+    assert log.repair(3)
+    assert seen(log.state) == before
 
 
 def test_a_search_that_gave_up_repairs_nothing(monkeypatch):

@@ -1,10 +1,15 @@
-"""The repair of a damaged place of a log, within the file, whose length stays the same.
+"""The repair of a damaged place of a log, in a new file of the same length.
 
 A log's place is a row of numbered batches, hence damage is a *gap*: the bytes between two intact
 batches, and the numbers between theirs. The gap lost facts. Lost records are known by their
 positions: the place begins with a standing or follows a place, and every fact behind the gap
 continues the records. The records come from another node. The repair fills the gap with the same
 number of batches: with these records, and a filler (ares/store/journal/format.py, encode_filled).
+
+The repair writes the filled gaps and the intact batches into a new file, which takes the name of
+the old file when it is durable and reads as written. After a failed sync Linux shows the intended
+bytes and takes them for written: in the old file, damage would look repaired until the memory of
+the machine is lost. A new file that failed is removed, and the place is damaged as before.
 
 Lost facts of other kinds (seals, pointers, chains) are unknown. Therefore a repair is made only if
 the facts from a standing to the next standing, the repaired gaps included, lead to exactly the next
@@ -48,8 +53,8 @@ from ares.sharedlog.log_facts import (
     first_of_encoded,
 )
 from ares.sharedlog.log_state import LogState
-from ares.store.journal.disk import Disk
-from ares.store.journal.examine import IntactBatches, Pace, Windows
+from ares.store.journal.disk import NO_ROOM_ERRORS, Disk
+from ares.store.journal.examine import IntactBatches, Pace, SegmentExamination, Windows
 from ares.store.journal.format import (
     Buffer,
     Damage,
@@ -58,7 +63,7 @@ from ares.store.journal.format import (
     encode_filled,
     encode_head,
 )
-from ares.store.journal.segments import Owner
+from ares.store.journal.segments import NEW_SEGMENT_SUFFIX, Owner
 from ares.store.port import NotRepaired, Stored
 
 _REMEDY = "move the log to a chain without this server, which then drops the place"
@@ -368,8 +373,10 @@ class PlaceRepair:
     """:class:`ares.store.port.LogRepair` of a place.
 
     ``places``: all places of the journal, in order. ``index``: of the damaged place. ``stands``:
-    the place begins with a standing.
+    the place begins with a standing. ``replaced``: the file of the place is a new one.
     """
+
+    replaced = False
 
     def __init__(
         self, disk: Disk, owner: Owner, places: Sequence[PlaceFile], index: int, stands: bool
@@ -467,11 +474,51 @@ class PlaceRepair:
             at += len(data)
         return [*batches], marks
 
-    def write(self) -> None:
-        descriptor = self._disk.open(self._place.path)
+    def write(self, pace: Pace) -> None:
+        new = self._place.path.with_suffix(NEW_SEGMENT_SUFFIX)
         try:
-            for offset, buffers in self._writes.items():
-                self._disk.write(descriptor, buffers, offset)
-            self._disk.sync(descriptor)
+            self._write_copy(new, pace)
+            examination = SegmentExamination(self._disk, new, self._place.head, self._place.end)
+            if not examination.run(pace).whole:
+                raise NotRepaired("the disk does not give back the repaired bytes")
+        except OSError as error:
+            self._disk.unlink(new)
+            if error.errno in NO_ROOM_ERRORS:
+                raise NotRepaired("the disk has no room for another copy of it") from error
+            raise
+        except BaseException:
+            self._disk.unlink(new)
+            raise
+        if self._place.path.name not in self._disk.names(new.parent):  # given back meanwhile
+            self._disk.unlink(new)
+            return
+        self._disk.rename(new, self._place.path)
+        self.replaced = True
+        self._disk.sync_directory(new.parent)
+
+    def _write_copy(self, new: Path, pace: Pace) -> None:
+        """Write the repaired place into the file ``new``, durably."""
+        source = self._disk.open_past_cache(self._place.path)
+        try:
+            descriptor = self._disk.create(new, self._place.end)
+            try:
+                self._disk.allocate(descriptor, 0, self._place.end)
+                windows = Windows(self._disk, source, self._place.end, pace)
+                at = 0
+                for offset, buffers in sorted(self._writes.items()):
+                    self._copy(windows, descriptor, range(at, offset))
+                    self._disk.write(descriptor, buffers, offset)
+                    at = offset + sum(map(len, buffers))
+                self._copy(windows, descriptor, range(at, self._place.end))
+                self._disk.sync(descriptor)
+            finally:
+                self._disk.close(descriptor)
         finally:
-            self._disk.close(descriptor)
+            self._disk.close(source)
+
+    def _copy(self, windows: Windows, descriptor: int, span: range) -> None:
+        """Copy intact bytes from the damaged file, a window at a time."""
+        at = span.start
+        while at < span.stop and (piece := windows.view(at, span.stop - at)):
+            self._disk.write(descriptor, [piece], at)
+            at += len(piece)

@@ -532,6 +532,16 @@ class SegmentJournal:
         index = sorted(ends).index(place)
         return PlaceRepair(self._disk, self._owner, places, index, stands)
 
+    def renew(self, place: int) -> None:
+        segment = self._sealed.get(place)
+        if segment is None:
+            return
+        descriptor = self._disk.open(segment.path)
+        try:
+            segment.view = self._disk.map(descriptor, segment.end)
+        finally:
+            self._disk.close(descriptor)
+
     def seal(self, place: int, room: int = 0) -> bool:
         if self._head is None or self._head.number != place:
             return True
