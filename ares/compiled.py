@@ -78,6 +78,7 @@ from ares.replica.facts import (
     TagsTrimmed,
 )
 from ares.replica.group_commit import GroupCommit
+from ares.replica.object_table import PythonObjectTable
 
 CRATE = "0.1.0"
 """Number of the crate that this state of ares works with, as in core/Cargo.toml."""
@@ -144,9 +145,10 @@ SEEN: dict[type, tuple[str, ...]] = {
     DataAccess: ("coding", "holding_value", "large"),
     ReedSolomon: ("decode", "encode", "more_bytes"),
     ConfigurationState: (
-        *("bytes", "capacity", "carried", "configuration", "element_index", "elements"),
-        *("following", "objects", "order_known", "share", "successor"),
+        *("capacity", "carried", "configuration", "element_index", "objects", "order_known"),
+        *("share", "successor"),
     ),
+    PythonObjectTable: ("bytes", "elements", "following", "lists"),
     Successor: ("finalized",),
     ConfigurationUsage: ("add",),
     GroupCommit: ("objects", "pointers"),

@@ -9,11 +9,11 @@ acknowledges put-data without storing, as published (Alg. 4:18).
 
 from collections.abc import Callable, Container, Iterator
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 from sortedcontainers import SortedDict
 
-from ares.dap.version_list import VersionList, capacity
+from ares.dap.version_list import capacity
 from ares.model.codec import DETACHED_BYTES_MIN, FRAMES_MAX
 from ares.model.configuration import Configuration, Successor, advance
 from ares.model.element import hollow, intact, is_hollow, is_in_crumbs, sealed, too_large
@@ -41,7 +41,6 @@ from ares.model.messages import (
     GetData,
     GetTag,
     Keyed,
-    ListedObject,
     ListEntry,
     ListObjects,
     ListReply,
@@ -62,20 +61,15 @@ from ares.replica.facts import (
     Key,
     TagsTrimmed,
     pointed_bytes,
-    put_bytes,
 )
+from ares.replica.object_table import NAME_CHARACTERS_SURE, PythonObjectTable
+from ares.replica.port import NAMES_AT_ONCE, ObjectTable, PutEffect
 
 INLINE_BYTES_MAX = 8 * 1024
 """Size up to which an element comes with every get-data answer, asked for or not."""
 
 LEFT_SEEN_MAX = 1000
 """Objects left behind that a description looks at, besides the named objects."""
-
-PAGE_CHARACTERS_MAX = 128 * 1024
-"""Characters of the names on a page; a character takes at most four bytes."""
-
-NAME_CHARACTERS_SURE = KEY_BYTES_MAX // 4
-"""Length up to which a name needs no check: a character takes at most four bytes."""
 
 Clock = Callable[[], float]
 """Seconds since 1970."""
@@ -94,21 +88,20 @@ class ConfigurationState:
     """State and answers for a configuration (Alg. 4:1-3).
 
     ``clock`` bounds the numbers of tags (:func:`ares.model.tag.number_max`), and has no other
-    effect: the clock can make a server refuse, and never makes the server forget. ``share``: the
-    configuration's part of the journal's account; None for a server that keeps all data in memory.
-    ``pointed_place``: the place of :meth:`pointed`; None while it has no place. ``note_final`` is
-    called with every configuration known here to be finalized: the successor, or this
-    configuration. ``carried``: number of values asked for by requests with a successor: movers, not
-    users. ``answers``: the function for each kind of request, as a table: testing classes in
-    sequence takes longer than answering. ``objects``: the versions held, by object, in the order of
-    names; only this class and the compiled core change them. ``element_index``: index of the
-    elements held here. ``capacity``: most versions of an object. ``order_known``: see
-    ``following``. ``value_bytes``: bytes of the largest new value taken from clients.
+    effect: the clock can make a server refuse, and never makes the server forget. ``objects``: the
+    table of the versions held, empty at first; by default a table without a journal's account.
+    ``share``: the configuration's part of that account. ``pointed_place``: the place of
+    :meth:`pointed`; None while it has no place. ``note_final`` is called with every configuration
+    known here to be finalized: the successor, or this configuration. ``carried``: number of values
+    asked for by requests with a successor: movers, not users. ``answers``: the function for each
+    kind of request, as a table: testing classes in sequence takes longer than answering.
+    ``element_index``: index of the elements held here. ``capacity``: most versions of an object.
+    ``order_known``: see below. ``value_bytes``: bytes of the largest new value taken from clients.
 
-    The server remembers the objects with a put after nextC (``following``), and can say of the
-    other objects that all their versions were here before: a mover finds these versions, because
-    its requests install nextC. Where the order is not known, as after a restart, the server makes
-    no such statement.
+    The table remembers the objects with a put after nextC, and the server can say of the other
+    objects that all their versions were here before: a mover finds these versions, because its
+    requests install nextC. Where the order is not known, as after a restart, the server makes no
+    such statement.
     """
 
     def __init__(
@@ -116,7 +109,7 @@ class ConfigurationState:
         configuration: Configuration,
         position: int,
         clock: Clock = no_clock,
-        share: ConfigurationUsage | None = None,
+        objects: ObjectTable | None = None,
         note_final: Callable[[Configuration], None] = lambda configuration: None,
         value_bytes: int = VALUE_BYTES_DEFAULT,
     ) -> None:
@@ -125,17 +118,15 @@ class ConfigurationState:
         self.collected = False
         self.finalized = False
         self._note_final = note_final
-        self.bytes = 0
-        self.elements = 0
         self.carried = 0
         self.pointed_place: int | None = None
         self._pointed_bytes = 0
-        self._journaled = share is not None
-        self.share = share or ConfigurationUsage(JournalUsage())
         self.element_index = position if configuration.dap == "ec" else 0
         self.capacity = capacity(configuration)
-        self.objects: SortedDict[ObjectName, VersionList] = SortedDict()
-        self.following: set[ObjectName] = set()
+        self.objects = PythonObjectTable(self.capacity) if objects is None else objects
+        usage = self.objects.usage
+        self._journaled = usage is not None
+        self.share = ConfigurationUsage(JournalUsage()) if usage is None else usage
         self._clock = clock
         self.value_bytes = value_bytes
         self._left: SortedDict[ObjectName, None] = SortedDict()
@@ -198,12 +189,10 @@ class ConfigurationState:
         Raises :class:`BadInput` for an impossible name, unless the object is present: an earlier
         release stored any name.
         """
-        versions = self.objects.get(request.object)
-        if versions is None and not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
+        newest = self.objects.newest(request.object)
+        if newest is None and not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
             check_name(request.object)
-        return TagReply(
-            request.call, versions.newest if versions is not None else TAG_ZERO, self.successor
-        )
+        return TagReply(request.call, TAG_ZERO if newest is None else newest, self.successor)
 
     def get_data(self, request: GetData) -> DataReply:
         """Answer GetData (Alg. 4:8-15), with no element once the successor is finalized.
@@ -231,7 +220,7 @@ class ConfigurationState:
             or (self._journaled and not self.is_sound(request.object, tag, wanted))
         ):
             wanted = None
-        preceding = self.order_known and request.object not in self.following
+        preceding = self.order_known and not self.objects.follows(request.object)
         return DataReply(
             request.call,
             versions.tags(),
@@ -310,11 +299,10 @@ class ConfigurationState:
         return sound
 
     def _found_damaged(self, object: ObjectName, tag: Tag) -> None:
-        versions = self.objects.get(object)
-        position = versions.position(tag) if versions is not None else None
-        if versions is None or position is None or is_hollow(versions.entries[position][1]):
+        held = self.objects.version(object, tag)
+        if held is None or is_hollow(held[1]):
             return
-        _, element, place = versions.entries[position]
+        _, element, place = held
         self.move(PutData(NO_CALL, self.configuration.id, object, tag, hollow(element)), place)
         self.share.account.suspects[place] = None
 
@@ -328,11 +316,11 @@ class ConfigurationState:
 
         Raises :class:`BadElement` or :class:`BadInput`, unless the element was ``checked`` before;
         the element is not stored in this case. Returns the change: the put when it is stored, the
-        tag when only ``trimmed`` rose, None without a change. No element is kept for a collected
-        configuration, nor for t0: (t0, v0) is in every List without being stored.
+        tag when only ``trimmed`` rose, None without a change. A put of a held version repairs a
+        hollow element. No element is kept for a collected configuration, nor for t0: (t0, v0) is in
+        every List without being stored.
         """
         object, tag, element = put.object, put.tag, put.element
-        size = element.size
         if not checked:
             if not 0 < len(object) <= NAME_CHARACTERS_SURE:
                 check_name(object)
@@ -340,7 +328,7 @@ class ConfigurationState:
                 raise BadElement(too_large(element.length, self.value_bytes))
             if (
                 element.index != self.element_index
-                or not LEFT_LENGTH <= element.length <= size * self.configuration.k
+                or not LEFT_LENGTH <= element.length <= element.size * self.configuration.k
                 or (len(element.parts) > 1 and is_in_crumbs(element))
                 or not intact(put.configuration, object, tag, element)
             ):
@@ -352,40 +340,23 @@ class ConfigurationState:
                 self._check_number(object, tag)
         if self.collected or tag == TAG_ZERO:
             return None
-        if self.successor is not None:
-            self.following.add(object)
-        versions = self.objects.get(object)
-        if versions is None:
-            versions = self.objects[object] = VersionList()
-        trimmed = versions.trimmed
-        lost = versions.put(tag, element, self.capacity, place)
         if element.length == LEFT_LENGTH:
             self._left[object] = None
-        if lost is None:
-            self.elements += 1
-            self.bytes += size
-            if self._journaled:
-                self.share.add(place, put_bytes(object, size))
+        effect = self.objects.put(object, tag, element, place, self.successor is not None)
+        if effect == PutEffect.STORED:
             return put
-        if lost[0] is tag:
-            return self._not_kept(put, versions, place, trimmed)
-        lost_size = lost[1].size
-        self.bytes += size - lost_size
-        if self._journaled:
-            self.share.exchange(
-                lost[2], put_bytes(object, lost_size), place, put_bytes(object, size)
-            )
-            if versions.trimmed != trimmed:
-                self.share.record_trimmed(object, versions, lost[2], trimmed)
+        if effect == PutEffect.TRIMMED:
+            return TagsTrimmed(put.configuration, object, tag)
+        held = self.objects.version(object, tag)
+        if held is None or not is_hollow(held[1]):
+            return None
+        self.share.account.repaired += 1
+        self.move(put, place)
         return put
 
     def _is_past(self, object: ObjectName, tag: Tag) -> bool:
         """Return whether the version is held, with or without its data, or was replaced."""
-        versions = self.objects.get(object)
-        return versions is not None and (
-            versions.position(tag) is not None
-            or (len(versions.entries) == self.capacity and tag < versions.entries[-1][0])
-        )
+        return self.objects.version(object, tag) is not None or self.objects.is_below(object, tag)
 
     def _check_number(self, object: ObjectName, tag: Tag) -> None:
         """Raise :class:`BadElement` for a number unreachable by writing, by this server's clock.
@@ -394,33 +365,14 @@ class ConfigurationState:
         release, or a server with a fast clock, accepted under such a tag can be written and
         deleted; no client gains more by this than by as many writes.
         """
-        held = self.objects.get(object)
+        newest = self.objects.newest(object)
         highest = number_max(self._clock())
-        if tag.number > highest and (held is None or tag.number > held.newest.number + 1):
+        if tag.number > highest and (newest is None or tag.number > newest.number + 1):
             raise BadElement(
                 f"the tag {tag} is beyond {highest}, which no sequence of writes reaches; it was "
                 "not stored, and the stored version stays. Was the tag made by hand, or is a "
                 "clock wrong?"
             )
-
-    def _not_kept(
-        self, put: PutData, versions: VersionList, place: int, trimmed: Tag
-    ) -> Fact | None:
-        """Return the fact of a version which is held already, or is older than all held versions.
-
-        A put of a held version repairs a hollow element.
-        """
-        position = versions.position(put.tag)
-        if position is None:
-            if versions.trimmed == trimmed:
-                return None
-            self.share.record_trimmed(put.object, versions, place, trimmed)
-            return TagsTrimmed(put.configuration, put.object, put.tag)
-        if not is_hollow(versions.entries[position][1]):
-            return None
-        self.share.account.repaired += 1
-        self.move(put, place)
-        return put
 
     def collect(self, request: CollectConfig) -> Ack:
         """Answer gc-config (Alg. 4:36-43): only a finalized successor lets go of data."""
@@ -430,12 +382,13 @@ class ConfigurationState:
         return Ack(request.call, self.successor)
 
     def let_go(self) -> None:
-        """Mark the configuration as collected: drop all objects, and keep none (Alg. 4:39-41)."""
+        """Mark the configuration as collected: drop all objects, and keep none (Alg. 4:39-41).
+
+        :meth:`ares.replica.port.ObjectTable.release` frees their memory.
+        """
         self.collected = True
-        self.bytes = self.elements = 0
         self.objects.clear()
-        self.following.clear()
-        self._left.clear()
+        self._left = SortedDict()
         self.share.clear()
         if self.pointed_place is not None:
             self.share.add(self.pointed_place, self._pointed_bytes)
@@ -454,22 +407,18 @@ class ConfigurationState:
         if request.successor is not None:
             self.learn(request.successor)
         limit = min(max(request.limit, 1), PAGE_OBJECTS_MAX)
-        after = max(request.after, request.prefix)
-        page: list[ListedObject] = []
-        characters = 0
-        for name in self.objects.irange(
-            ObjectName(after), inclusive=(after != request.after, True)
-        ):
-            if not name.startswith(request.prefix):
-                break
-            if not 0 < len(name) <= NAME_CHARACTERS_SURE and not is_object_name(name):
-                continue
-            characters += len(name)
-            if len(page) == limit or characters > PAGE_CHARACTERS_MAX:
-                return ObjectsReply(request.call, tuple(page), True, self.successor)
-            versions = self.objects[name]
-            page.append(ListedObject(name, versions.newest, versions.deleted))
-        return ObjectsReply(request.call, tuple(page), False, self.successor)
+        page, more = self.objects.page(request.after, request.prefix, limit)
+        return ObjectsReply(request.call, page, more, self.successor)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all elements held."""
+        return self.objects.bytes
+
+    @property
+    def elements(self) -> int:
+        """Return the number of elements held."""
+        return self.objects.elements
 
     def describe(self) -> ConfigurationReport:
         left, named = self.left_behind()
@@ -536,51 +485,27 @@ class ConfigurationState:
 
         The version is held with its data, or was dropped and would be dropped again.
         """
-        versions = self.objects.get(object)
-        if (
-            self.collected
-            or versions is None
-            or not versions.entries
-            or tag > versions.entries[0][0]
-        ):
-            return self.collected
-        element = versions.element(tag)
-        if element is not None:
-            return not is_hollow(element)
-        return (
-            tag <= versions.trimmed
-            and len(versions.entries) == self.capacity
-            and tag < versions.entries[-1][0]
+        held = self.objects.version(object, tag)
+        if held is not None:
+            return not is_hollow(held[1])
+        return self.collected or (
+            self.objects.is_below(object, tag) and tag <= self._trimmed(object)
         )
+
+    def _trimmed(self, object: ObjectName) -> Tag:
+        versions = self.objects.get(object)
+        return TAG_ZERO if versions is None else versions.trimmed
 
     def move(self, fact: PutData | TagsTrimmed, place: int) -> None:
         """Record ``place`` as the journal's place of ``fact``, which is held.
 
         The element of a put replaces the held element.
         """
-        object, tag = fact.object, fact.tag
-        versions = self.objects.get(object)
-        if versions is None:
-            return
         if isinstance(fact, TagsTrimmed):
-            self.share.record_trimmed(object, versions, place, versions.trimmed)
+            self.objects.move_trimmed(fact.object, place)
             return
-        position = versions.position(tag)
-        if position is not None:
-            _, old, old_place = versions.entries[position]
-            self.share.exchange(
-                old_place, put_bytes(object, old.size), place, put_bytes(object, fact.element.size)
-            )
-            versions.entries[position] = (tag, fact.element, place)
-            self.bytes += fact.element.size - old.size
+        self.objects.move(fact.object, fact.tag, fact.element, place)
         self._note(fact)
-
-    def replace(self, put: PutData) -> None:
-        """Hold the same element at its new address in memory."""
-        versions = self.objects.get(put.object)
-        position = versions.position(put.tag) if versions is not None else None
-        if versions is not None and position is not None:
-            versions.entries[position] = (put.tag, put.element, versions.entries[position][2])
 
     def restore(self, fact: PutData | TagsTrimmed, place: int) -> None:
         """Join a fact which the journal has at ``place``, the last of several copies.
@@ -589,32 +514,22 @@ class ConfigurationState:
         copied when seen to be intact; or it had rotted, and this copy records the damage or repairs
         it.
         """
-        object, tag = fact.object, fact.tag
-        versions = self.objects.get(object)
         if isinstance(fact, PutData):
-            if versions is not None and versions.position(tag) is not None:
+            if self.objects.version(fact.object, fact.tag) is not None:
                 self.move(fact, place)
             else:
                 self.put(fact, place, checked=True)
                 self._note(fact)
         elif not self.collected:
-            if versions is None:
-                versions = self.objects[object] = VersionList()
-            before = versions.trimmed
-            if tag >= before:
-                versions.trimmed = tag
-                self.share.record_trimmed(object, versions, place, before)
+            self.objects.trim(fact.object, fact.tag, place)
 
     def _note(self, put: PutData) -> None:
         if is_hollow(put.element):
             self.share.account.hollows[put.configuration, put.object, put.tag] = None
 
     def begin_restoring(self) -> None:
-        """Keep names unordered until :meth:`restored`.
-
-        Ordering a million names at once is much faster than one by one.
-        """
-        self.objects = cast("SortedDict[ObjectName, VersionList]", dict(self.objects))
+        """Expect facts, until :meth:`restored`."""
+        self.objects.begin_loading()
 
     def restored(self) -> None:
         """End the restoring: every fact was given, serve from now on.
@@ -622,7 +537,7 @@ class ConfigurationState:
         Facts come in any order: the versions present before nextC are unknown.
         """
         self.order_known = self.successor is None
-        self.objects = SortedDict(self.objects)
+        self.objects.end_loading()
 
     def held_at(
         self, place: int, readable: Container[Key] | None
@@ -631,19 +546,26 @@ class ConfigurationState:
 
         See :meth:`ares.replica.replica.Replica.held_at`.
         """
-        id = self.configuration.id
-        for object in list(self.objects):
-            yield None
-            versions = self.objects.get(object)
-            if versions is None:
-                continue
-            if versions.trimmed_place == place and versions.trimmed != TAG_ZERO:
-                yield TagsTrimmed(id, object, versions.trimmed)
-            for tag, element, its_place in list(versions.entries):
-                if its_place == place:
-                    is_mapped = element.size >= DETACHED_BYTES_MIN
-                    lost = readable is not None and is_mapped and (id, object, tag) not in readable
-                    yield PutData(NO_CALL, id, object, tag, hollow(element) if lost else element)
+        after = None
+        while names := self.objects.names(after, NAMES_AT_ONCE):
+            for object in names:
+                yield None
+                yield from self._held_at(object, place, readable)
+            after = names[-1]
+
+    def _held_at(
+        self, object: ObjectName, place: int, readable: Container[Key] | None
+    ) -> Iterator[PutData | TagsTrimmed]:
+        id, versions = self.configuration.id, self.objects.get(object)
+        if versions is None:
+            return
+        if versions.trimmed_place == place and versions.trimmed != TAG_ZERO:
+            yield TagsTrimmed(id, object, versions.trimmed)
+        for tag, element, its_place in list(versions.entries):
+            if its_place == place:
+                is_mapped = element.size >= DETACHED_BYTES_MIN
+                lost = readable is not None and is_mapped and (id, object, tag) not in readable
+                yield PutData(NO_CALL, id, object, tag, hollow(element) if lost else element)
 
 
 def check_name(name: ObjectName) -> None:

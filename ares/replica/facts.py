@@ -17,11 +17,10 @@ counts, without the data. The element is quarantined until a client puts the sam
 import msgspec
 from msgspec import Struct
 
-from ares.dap.version_list import VersionList
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import PutData
-from ares.model.tag import TAG_ZERO, Tag
+from ares.model.tag import Tag
 
 
 class ConfigurationRecord(Struct, frozen=True, array_like=True, tag=128):
@@ -147,17 +146,3 @@ class ConfigurationUsage:
             self.account.live[place] -= bytes
             self.account.died += bytes
         self._live.clear()
-
-    def record_trimmed(
-        self, object: ObjectName, versions: VersionList, place: int, before: Tag
-    ) -> None:
-        """Record ``place`` as the journal's place of the tag dropped by ``versions`` of ``object``.
-
-        Until now the journal held ``before``.
-        """
-        bytes = trimmed_bytes(object)
-        if before != TAG_ZERO:
-            self.exchange(versions.trimmed_place, bytes, place, bytes)
-        else:
-            self.add(place, bytes)
-        versions.trimmed_place = place

@@ -16,10 +16,12 @@ keep of a fact when its place is about to go.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import partial
 
 import msgspec
+from msgspec import Struct
 
-from ares.dap.version_list import VersionList
+from ares.dap.version_list import capacity
 from ares.model.configuration import Configuration, ConflictingSuccessor, Successor, advance
 from ares.model.element import hollow, intact, is_hollow
 from ares.model.errors import AresError, BadInput, StoreDamaged
@@ -27,7 +29,6 @@ from ares.model.identity import (
     VALUE_BYTES_DEFAULT,
     ConfigurationId,
     DomainName,
-    ObjectName,
     ServerId,
 )
 from ares.model.messages import (
@@ -64,6 +65,8 @@ from ares.replica.facts import (
     fact_bytes_max,
     pointed_bytes,
 )
+from ares.replica.object_table import PythonObjectTable
+from ares.replica.port import NewTable
 
 _REASON_OF_ERROR = {
     ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
@@ -76,14 +79,32 @@ Pointing = Introduce | Finalize | WriteConfig | CollectConfig | GetData | ListOb
 """Requests with a possible change of a pointer."""
 
 
+class ReplicaParts(Struct, frozen=True):
+    """The parts of a replica that differ between surroundings."""
+
+    clock: Clock = no_clock
+    """See :class:`ares.replica.configuration_state.ConfigurationState`."""
+
+    value_bytes: int = VALUE_BYTES_DEFAULT
+    """Bytes of the largest value taken from clients."""
+
+    new_table: NewTable = PythonObjectTable
+    """Makes the table of a configuration's objects."""
+
+
+USUAL_PARTS = ReplicaParts()
+
+RELEASED_AT_ONCE = 1000
+"""Lists of a collected configuration whose memory is freed at a time."""
+
+
 class Replica:
     """The state of a storage server.
 
-    ``initial``: c0 of the cluster file, the only configuration accepted at this place. ``clock``:
-    see :class:`ares.replica.configuration_state.ConfigurationState`. ``journaled``: the server has
-    a journal, which first gives all facts to :meth:`restore`; afterwards requests in need of room
-    (:class:`ares.model.messages.NeededRoom`) go through :meth:`put` and :meth:`point`. ``account``:
-    the account of the journal. ``value_bytes``: bytes of the largest value taken from clients.
+    ``initial``: c0 of the cluster file, the only configuration accepted at this place.
+    ``journaled``: the server has a journal, which first gives all facts to :meth:`restore`;
+    afterwards requests in need of room (:class:`ares.model.messages.NeededRoom`) go through
+    :meth:`put` and :meth:`point`. ``account``: the account of the journal.
     """
 
     def __init__(
@@ -91,17 +112,17 @@ class Replica:
         server: ServerId,
         identity: str,
         initial: Configuration,
-        clock: Clock = no_clock,
         journaled: bool = False,
-        value_bytes: int = VALUE_BYTES_DEFAULT,
+        parts: ReplicaParts = USUAL_PARTS,
     ) -> None:
         self.server = server
         self.identity = identity
         self.journaled = journaled
         self.account = JournalUsage()
+        self.has_dropped = False
+        """A collected configuration may have memory to be freed (:meth:`release`)."""
         self._cluster = initial.cluster_id
-        self._clock = clock
-        self._value_bytes = value_bytes
+        self._parts = parts
         self._hosted: dict[ConfigurationId, ConfigurationState] = {}
         self._places: dict[tuple[DomainName, int], ConfigurationId] = {
             (initial.domain, initial.index): initial.id
@@ -196,7 +217,7 @@ class Replica:
         for put in puts:
             hosting = self._hosted.get(put.configuration)
             if hosting is not None:
-                hosting.replace(put)
+                hosting.objects.replace(put.object, put.tag, put.element)
 
     def introduce(self, configuration: Configuration) -> tuple[Reason, str] | None:
         """Keep state for ``configuration``, or return the reason of a refusal."""
@@ -228,21 +249,28 @@ class Replica:
                 f"{self.server} was restarted and lost its memory; reconfigure to take it in anew",
             )
         if configuration.id not in self._hosted:
+            usage = ConfigurationUsage(self.account) if self.journaled else None
             hosting = ConfigurationState(
                 configuration,
                 position,
-                self._clock,
-                ConfigurationUsage(self.account) if self.journaled else None,
+                self._parts.clock,
+                self._parts.new_table(capacity(configuration), usage),
                 self._note_final,
-                self._value_bytes,
+                self._parts.value_bytes,
             )
             if self._restoring:
                 hosting.begin_restoring()
+            hosting.answers[CollectConfig] = partial(self._collect, hosting)
             self._hosted[configuration.id] = hosting
             if configuration.index == 0:
                 self._note_final(configuration)
         self._places[place] = configuration.id
         return None
+
+    def _collect(self, hosting: ConfigurationState, request: CollectConfig) -> Reply:
+        reply = hosting.collect(request)
+        self.has_dropped |= hosting.collected
+        return reply
 
     def _note_final(self, configuration: Configuration) -> None:
         """Record a configuration that may be named (rule R21).
@@ -317,6 +345,7 @@ class Replica:
             ) from error
         if fact.collected and not hosting.collected:
             hosting.let_go()
+            self.has_dropped = True
         if fact.finalized:
             hosting.mark_finalized()
         if hosting.is_recorded_by(fact):
@@ -355,14 +384,17 @@ class Replica:
                 and hosting.is_recorded_by(fact)
                 else None
             )
-        versions = self._versions(fact.configuration, fact.object)
-        if versions is None:
+        hosting = self._hosted.get(fact.configuration)
+        if hosting is None:
             return None
-        position = versions.position(fact.tag)
-        if position is None:
-            is_told_here = versions.trimmed == fact.tag and versions.trimmed_place == place
+        held = hosting.objects.version(fact.object, fact.tag)
+        if held is None:
+            versions = hosting.objects.get(fact.object)
+            is_told_here = versions is not None and (
+                versions.trimmed == fact.tag and versions.trimmed_place == place
+            )
             return TagsTrimmed(fact.configuration, fact.object, fact.tag) if is_told_here else None
-        if not isinstance(fact, PutData) or versions.entries[position][2] != place:
+        if not isinstance(fact, PutData) or held[2] != place:
             return None
         if intact(fact.configuration, fact.object, fact.tag, fact.element):
             return fact
@@ -384,6 +416,15 @@ class Replica:
             self._hosted[fact.configuration.id].point_from(place)
         else:
             self._hosted[fact.configuration].move(fact, place)
+
+    def release(self) -> bool:
+        """Free some memory of collected configurations; return whether more is to be freed."""
+        self.has_dropped = any(
+            hosting.objects.release(RELEASED_AT_ONCE)
+            for hosting in self._hosted.values()
+            if hosting.collected
+        )
+        return self.has_dropped
 
     # -- elements that rotted ----------------------------------------------------------------------
 
@@ -416,13 +457,10 @@ class Replica:
         suspects, self.account.suspects = list(self.account.suspects), {}
         return suspects
 
-    def _versions(self, id: ConfigurationId, object: ObjectName) -> VersionList | None:
-        hosting = self._hosted.get(id)
-        return None if hosting is None else hosting.objects.get(object)
-
     def _element(self, key: Key) -> Element | None:
-        versions = self._versions(key[0], key[1])
-        return None if versions is None else versions.element(key[2])
+        hosting = self._hosted.get(key[0])
+        held = None if hosting is None else hosting.objects.version(key[1], key[2])
+        return None if held is None else held[1]
 
 
 def refusal(request: Message, reason: Reason, detail: str) -> Refused:

@@ -15,8 +15,7 @@ from ares.model.errors import StoreFailed
 from ares.model.identity import VALUE_BYTES_DEFAULT, ServerId
 from ares.net.port import Connections, Listener
 from ares.platform import tasks
-from ares.replica.configuration_state import Clock, no_clock
-from ares.replica.replica import Replica
+from ares.replica.replica import USUAL_PARTS, Replica, ReplicaParts
 from ares.security.roles import Admission
 from ares.server.hosted_logs import LOGS_TICK_S, HostedLogs, LogsParts
 from ares.server.scrub import Scrubber, ScrubPlan
@@ -31,8 +30,7 @@ def restored(
     identity: str,
     initial: Configuration,
     journal: Journal,
-    clock: Clock = no_clock,
-    value_bytes: int = VALUE_BYTES_DEFAULT,
+    parts: ReplicaParts = USUAL_PARTS,
 ) -> Replica:
     """Return the server's state from ``journal``, with the state hidden from the collector.
 
@@ -45,7 +43,7 @@ def restored(
     """
     gc.disable()  # millions of new objects and no garbage: a search would take most of the time
     try:
-        replica = recovered(server, identity, initial, journal, clock, value_bytes)
+        replica = recovered(server, identity, initial, journal, parts)
     finally:
         gc.enable()
     gc.freeze()
@@ -57,11 +55,10 @@ def recovered(
     identity: str,
     initial: Configuration,
     journal: Journal,
-    clock: Clock = no_clock,
-    value_bytes: int = VALUE_BYTES_DEFAULT,
+    parts: ReplicaParts = USUAL_PARTS,
 ) -> Replica:
     """Return the server's state from ``journal``, as often as called; see :func:`restored`."""
-    replica = Replica(server, identity, initial, clock, journal.keeps, value_bytes)
+    replica = Replica(server, identity, initial, journal.keeps, parts)
     replica.begin_restoring()
     for place, facts in journal.recover():
         for fact in facts:
@@ -186,7 +183,11 @@ async def run_server(parts: ServingParts) -> None:
 
 def _replica(parts: ServingParts, journal: Journal) -> Replica:
     return restored(
-        parts.server, parts.identity, parts.initial, journal, time.time, parts.value_bytes
+        parts.server,
+        parts.identity,
+        parts.initial,
+        journal,
+        ReplicaParts(time.time, parts.value_bytes),
     )
 
 

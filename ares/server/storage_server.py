@@ -217,6 +217,7 @@ class StorageServer:
         self._handlers = self._handlers_by_kind()
         self._core = compiled.server_core(replica.hosted, at_hand)
         self._ending = False
+        self._releasing = False
         self._gathering = GroupCommit()
         self._syncing: GroupCommit | None = None
         self.commits = CommitLoop(self, self._loop, self._stop, "commit")
@@ -272,7 +273,20 @@ class StorageServer:
                 deque(messages, 0)
                 return []
             self._leave_suspects()
+        if self.replica.has_dropped:
+            self._release_soon()
         return replies
+
+    def _release_soon(self) -> None:
+        """Free the memory of collected configurations, a portion in each turn of the loop."""
+        if not self._releasing:
+            self._releasing = True
+            self._loop.call_soon(self._release)
+
+    def _release(self) -> None:
+        self._releasing = False
+        if self.replica.release():
+            self._release_soon()
 
     def _take_traced(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
         """Take a request, as :meth:`_take`; the client asks for the time taken."""

@@ -1,6 +1,6 @@
 //! The server half of small reads and writes: `get_tag`, `get_data` and `put` of
 //! ares/replica/configuration_state.py for all requests of a read. Core and Python share one table,
-//! `ConfigurationState`, `VersionList`, `Tag` and `Element`: either path continues after the other.
+//! `PythonObjectTable`, `VersionList`, `Tag` and `Element`: either path continues after the other.
 //! First all requests are parsed and checked, with no change that Python can see; an unusual
 //! request ends this with None, and the Python path serves all. Then all are applied and answered,
 //! in order, without refusals.
@@ -231,8 +231,7 @@ impl<'py> Turn<'_, 'py> {
     }
 
     fn list(&self, home: usize, object: &Bound<'py, PyString>) -> Looked<Option<List<'py>>> {
-        let objects = self.homes[home].known.objects.bind(self.py);
-        objects.get_item(object)?.map(List::of).transpose()
+        self.homes[home].lists.get_item(object)?.map(List::of).transpose()
     }
 
     fn look_at_put(
@@ -408,12 +407,7 @@ impl<'py> Turn<'_, 'py> {
             },
             None => {
                 let versions = self.server.versions.bind(py).call0()?;
-                self.homes[found.home]
-                    .known
-                    .objects
-                    .bind(py)
-                    .as_any()
-                    .set_item(&found.object, &versions)?;
+                self.homes[found.home].lists.as_any().set_item(&found.object, &versions)?;
                 found.list = Some(List::of(versions)?);
             }
         }

@@ -48,7 +48,7 @@ pub fn usual(condition: bool) -> Looked<()> {
 pub struct Known {
     pub id: Py<PyBytes>,
     pub hosting: Py<PyAny>,
-    pub objects: Py<PyDict>,
+    pub table: Py<PyAny>,
     pub index: i64,
     pub k: i64,
     pub capacity: usize,
@@ -62,7 +62,7 @@ impl Known {
         let hosting = hosted.get_item(&id)?.ok_or(Unusual::Left)?;
         Ok(Known {
             id: id.unbind(),
-            objects: hosting.getattr("objects")?.cast_into()?.unbind(),
+            table: hosting.getattr("objects")?.unbind(),
             index: hosting.getattr("element_index")?.extract()?,
             capacity: hosting.getattr("capacity")?.extract()?,
             k: hosting.getattr("configuration")?.getattr("k")?.extract()?,
@@ -97,6 +97,7 @@ impl Known {
 pub struct Home<'py> {
     pub known: Arc<Known>,
     pub id: Bound<'py, PyBytes>,
+    pub lists: Bound<'py, PyDict>,
     /// The successor's bytes, and the objects put since the successor is known.
     pub successor: Option<(Bytes, Bound<'py, PySet>)>,
     pub order_known: bool,
@@ -118,12 +119,13 @@ impl<'py> Home<'py> {
         known: Arc<Known>,
         commits: &[Option<Commit<'py>>; 2],
     ) -> Looked<Self> {
-        let hosting = known.hosting.bind(py);
+        let (hosting, table) = (known.hosting.bind(py), known.table.bind(py));
+        let lists = table.getattr(intern!(py, "lists"))?.cast_into()?;
         let order_known = hosting.getattr(intern!(py, "order_known"))?.is_truthy()?;
         let successor = known
             .successor(py)?
             .map(|bytes| {
-                Looked::Ok((bytes, hosting.getattr(intern!(py, "following"))?.cast_into()?))
+                Looked::Ok((bytes, table.getattr(intern!(py, "following"))?.cast_into()?))
             })
             .transpose()?;
         let id = known.id.bind(py).clone();
@@ -138,6 +140,7 @@ impl<'py> Home<'py> {
         Ok(Home {
             known,
             id,
+            lists,
             successor,
             order_known,
             carried: 0,
@@ -165,16 +168,16 @@ impl<'py> Home<'py> {
     }
 
     pub fn settle(&self, py: Python<'py>) -> PyResult<()> {
-        let hosting = self.known.hosting.bind(py);
+        let (hosting, table) = (self.known.hosting.bind(py), self.known.table.bind(py));
         let counts = [
-            (intern!(py, "elements"), self.elements),
-            (intern!(py, "bytes"), self.bytes),
-            (intern!(py, "carried"), self.carried),
+            (table, intern!(py, "elements"), self.elements),
+            (table, intern!(py, "bytes"), self.bytes),
+            (hosting, intern!(py, "carried"), self.carried),
         ];
-        for (name, more) in counts {
+        for (counted, name, more) in counts {
             if more != 0 {
-                let sum: i64 = hosting.getattr(name)?.extract()?;
-                hosting.setattr(name, sum + more)?;
+                let sum: i64 = counted.getattr(name)?.extract()?;
+                counted.setattr(name, sum + more)?;
             }
         }
         if !self.live.is_empty() {

@@ -10,6 +10,7 @@ from functools import partial
 from ares.model.codec import decode_replies
 from ares.model.messages import Description
 from ares.net.native import ZmtpListener
+from ares.replica.port import lists_of
 from ares.replica.replica import Replica
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.segment_journal import SEGMENT_BYTES
@@ -171,7 +172,10 @@ def answers(sent):
 def holds(replica):
     """Return all state that a server answers from, by any path."""
     return {
-        id: (hosting.describe(), {name: _versions(each) for name, each in hosting.objects.items()})
+        id: (
+            hosting.describe(),
+            {name: _versions(each) for name, each in lists_of(hosting.objects)},
+        )
         for id, hosting in replica.hosted.items()
     }
 

@@ -12,6 +12,7 @@ from ares.model.errors import BadMessage
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import Introduce, Role
 from ares.net.zmtp.frames import head
+from ares.replica.port import lists_of
 from ares.replica.replica import Replica
 from ares.security.clients_file import AuthorisedClient, KeyedSender
 from ares.security.roles import Admission
@@ -193,15 +194,14 @@ def _table(hosting):
             versions.trimmed_place if hosting._journaled else None,
             list(map(tuple, versions.entries)),
         )
-        for name, versions in hosting.objects.items()
+        for name, versions in lists_of(hosting.objects)
     }
     return (
         hosting.describe(),
         hosting.elements,
         hosting.bytes,
         hosting.carried,
-        hosting.following,
-        list(hosting.objects),
+        [name for name, _ in lists_of(hosting.objects) if hosting.objects.follows(name)],
         rows,
     )
 

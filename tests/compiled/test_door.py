@@ -25,6 +25,7 @@ from ares.reconfig.view import Switches, View
 from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import ConfigurationUsage, JournalUsage
 from ares.replica.group_commit import GroupCommit
+from ares.replica.object_table import PythonObjectTable
 from tests.compiled.server_twins import CODED
 
 CHECKOUT = Path(__file__).parents[2]
@@ -56,6 +57,7 @@ def instances():
             ConfigurationUsage(JournalUsage()),
             GroupCommit(),
             VersionList(),
+            PythonObjectTable(1),
             Element(0, 0, 0, ()),
             TAG_ZERO,
         ),

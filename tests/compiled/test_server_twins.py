@@ -427,7 +427,7 @@ def test_only_whole_messages_are_taken():
         b"",
     ):
         assert compiled.host.serve(SENDERS[0], memoryview(came)) is None
-    assert not compiled.replica.hosted[INITIAL.id].objects
+    assert len(compiled.replica.hosted[INITIAL.id].objects) == 0
     assert compiled.host.serve(SENDERS[0], memoryview(read * 3)).puts == 3
 
 

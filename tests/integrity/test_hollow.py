@@ -22,6 +22,7 @@ from ares.model.messages import (
 )
 from ares.model.tag import Tag
 from ares.model.units import KIB
+from ares.replica.port import lists_of
 from tests.journal.memory_journal import Kept, MemoryJournal
 
 from ..journal.journal_node import INITIAL, NEXT, PHOTOS, put
@@ -72,7 +73,7 @@ def test_it_is_found_by_a_read_and_outlasts_a_restart(server, which):
         hosting = one.host.replica.hosted[INITIAL.id]
         assert hosting.bytes == sum(
             element.size
-            for versions in hosting.objects.values()
+            for _, versions in lists_of(hosting.objects)
             for _, element, _ in versions.entries
         )
 

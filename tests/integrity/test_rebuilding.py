@@ -104,9 +104,7 @@ def test_a_silent_one_is_not_needed_and_two_are():
 def test_what_is_not_intact_is_not_taken(monkeypatch):
     world = RebuildingCluster(EC, VALUES, {("s0", TAG)})
     hosting = world.replicas["s1"].hosted[EC.id]
-    versions = hosting.objects["o"]
-    position = versions.tags().index(TAG)
-    versions.entries[position] = (TAG, world.truth[NEWER][1], 0)
+    hosting.objects.replace("o", TAG, world.truth[NEWER][1])
     monkeypatch.setattr("ares.replica.configuration_state.intact", lambda *_: True)
     assert world.rebuilt() == world.truth[TAG][0]
     monkeypatch.setattr("ares.registers.repair.intact", lambda *_: True)

@@ -23,6 +23,7 @@ from ares.model.tag import Tag
 from ares.model.units import KIB
 from ares.replica.compaction import Compaction
 from ares.replica.facts import fact_bytes_max
+from ares.replica.port import lists_of
 from ares.replica.replica import Replica
 from ares.store.journal.disk import Disk
 from ares.store.journal.segment_journal import SegmentJournal
@@ -208,7 +209,7 @@ def state(replica: Replica):
                         for tag, element, _ in versions.entries
                     ],
                 )
-                for name, versions in hosting.objects.items()
+                for name, versions in lists_of(hosting.objects)
             },
         )
         for id, hosting in replica.hosted.items()

@@ -10,6 +10,7 @@ from ares.model.tag import Tag
 from ares.model.units import KIB
 from ares.replica.compaction import choose
 from ares.replica.facts import ConfigurationRecord, TagsTrimmed, fact_bytes_max
+from ares.replica.port import lists_of
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import NEW_SEGMENT_SUFFIX
 from ares.store.port import Use
@@ -111,7 +112,7 @@ def test_the_highest_dropped_tag_outlasts_the_element(tmp_path):
         for place in list(node.journal.places()):
             assert node.compact(place)
         node = Node(log_journal(tmp_path / "j"))
-        assert node.replica.hosted[INITIAL.id].objects["o"].trimmed == Tag(3, 1)
+        assert node.replica.hosted[INITIAL.id].objects.get("o").trimmed == Tag(3, 1)
 
 
 def test_the_account_of_what_lives_is_right_after_anything(tmp_path):
@@ -150,14 +151,14 @@ def test_the_account_of_what_lives_is_right_after_anything(tmp_path):
 def test_views_stay_valid_when_their_segment_is_gone(tmp_path):
     data = bytes(range(256)) * 80
     node = node_with(tmp_path, put("a", 1, data))
-    [part] = node.replica.hosted[INITIAL.id].objects["a"].entries[0][1].parts
+    [part] = node.replica.hosted[INITIAL.id].objects.get("a").entries[0][1].parts
     assert isinstance(part, memoryview)
     seal_place(node)
     place = min(node.journal.places())
     assert node.compact(place)
     assert not (tmp_path / "j" / f"{place:08}.log").exists()
     assert bytes(part) == data
-    [moved] = node.replica.hosted[INITIAL.id].objects["a"].entries[0][1].parts
+    [moved] = node.replica.hosted[INITIAL.id].objects.get("a").entries[0][1].parts
     assert moved == data
     assert moved.obj is not part.obj
 
@@ -189,7 +190,7 @@ def test_an_element_that_rotted_counts_as_missing_before_and_after_compaction(tm
             assert node.compact(place)
             assert hosting.bytes == sum(
                 element.size
-                for versions in hosting.objects.values()
+                for _, versions in lists_of(hosting.objects)
                 for _, element, _ in versions.entries
             )
 

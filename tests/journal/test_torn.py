@@ -11,6 +11,7 @@ import pytest
 from ares.model.errors import StoreDamaged
 from ares.model.messages import PutData
 from ares.model.units import KIB
+from ares.replica.port import lists_of
 from ares.replica.replica import Replica
 
 from .journal_node import INITIAL, ME, Node, change, log_journal, plain, requests, state
@@ -148,7 +149,7 @@ def test_large_elements_are_views(tmp_path):
         elements = [
             e
             for h in one.replica.hosted.values()
-            for v in h.objects.values()
+            for _, v in lists_of(h.objects)
             for _, e, _ in v.entries
         ]
         assert {

@@ -27,6 +27,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.net.batching import BatchListener
+from ares.replica.port import lists_of
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
 from tests.journal.journal_node import INITIAL, NEXT, PHOTOS, plain, put, requests
@@ -71,7 +72,7 @@ def counted(replica):
     elements = [
         element
         for hosting in replica.hosted.values()
-        for versions in hosting.objects.values()
+        for _, versions in lists_of(hosting.objects)
         for _, element, _ in versions.entries
     ]
     return len(elements), sum(element.size for element in elements)

@@ -20,7 +20,7 @@ from ares.reconfig.mover import NOT_BROUGHT_MAX, MoveOptions
 from ares.reconfig.reconfigure import reconfigure
 from ares.registers.operations import read, write
 from ares.registers.repair import _encoded, bring_element
-from ares.replica.replica import Replica
+from ares.replica.replica import Replica, ReplicaParts
 from ares.server.element_puller import (
     PULL_SENDERS_MAX,
     PULLED_BYTES_AT_ONCE,
@@ -143,7 +143,7 @@ def test_values_beyond_a_lowered_limit_do_not_end_the_way_between_servers():
         writer.run(write(writer.view, ObjectName(f"beyond {number}"), LARGE))
     writer.run(write(writer.view, ObjectName("within"), LARGE[:-1]))
     for replica in world.replicas.values():
-        replica._value_bytes = len(LARGE) - 1
+        replica._parts = ReplicaParts(value_bytes=len(LARGE) - 1)
 
     def watch(source, target, message):
         if source is mover and isinstance(message, PutData):
@@ -250,7 +250,7 @@ def test_what_no_mover_asks_begins_nothing():
 
 
 def test_a_version_beyond_the_server_s_limit_is_refused_before_it_is_fetched(caplog):
-    server = PullingServer(value_bytes=10)
+    server = PullingServer(parts=ReplicaParts(value_bytes=10))
     assert server.ask("a", length=10) is None
     replies = [server.ask("b", length=11) for _ in range(3)]
     assert [reply.reason for reply in replies] == [Reason.BAD_ELEMENT] * 3

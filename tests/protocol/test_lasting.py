@@ -22,6 +22,7 @@ from ares.reconfig.view import Switches
 from ares.registers.operations import read, stat, write
 from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import ConfigurationUsage, JournalUsage
+from ares.replica.object_table import PythonObjectTable
 from tests.protocol.protocol_world import ProtocolClient, ProtocolWorld, servers
 from tests.protocol.test_side_by_side import C0, NEW, drain, pending_move
 
@@ -225,7 +226,8 @@ def test_a_restarted_server_says_nothing_of_the_order_that_it_does_not_know(hear
 
     A journal's facts about the successor may be older or newer than the facts about the object.
     """
-    hosting = ConfigurationState(ABD0, 0, share=ConfigurationUsage(JournalUsage()))
+    table = PythonObjectTable(1, ConfigurationUsage(JournalUsage()))
+    hosting = ConfigurationState(ABD0, 0, objects=table)
     hosting.begin_restoring()
     hosting.restore(put("a", 1), 1)
     if heard:

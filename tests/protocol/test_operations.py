@@ -185,12 +185,9 @@ def test_a_flipped_bit_counts_as_missing():
     client = world.client()
     client.run(write(client.view, "k", b"payload" * 10))
     hosting = next(iter(world.replicas["s1"]._hosted.values()))
-    versions = hosting.objects["k"]
-    tag, element, place = versions.entries[0]
-    versions.entries[0] = (
-        tag,
-        msgspec.structs.replace(element, parts=(b"\xff" + element.parts[0][1:],)),
-        place,
+    tag, element, _ = hosting.objects.get("k").entries[0]
+    hosting.objects.replace(
+        "k", tag, msgspec.structs.replace(element, parts=(b"\xff" + element.parts[0][1:],))
     )
     for down in ("s0", "s2", "s3", "s4"):
         world.down = {ServerId(down)}

@@ -270,11 +270,14 @@ def test_what_a_silent_server_may_complete_is_not_left_behind(world, silent):
     drain(world)
     for id, replica in world.replicas.items():
         if id in ("s1", "s2"):
-            held = next(iter(replica.hosted.values())).objects["bad"].entries
-            held[:] = [entry for entry in held if entry[0] != newest] + [
-                (Tag(1, ClientId(5)), held[0][1], 0)
-            ]
-            next(iter(replica.hosted.values())).objects["bad"].trimmed = newest
+            hosting = next(iter(replica.hosted.values()))
+            held = hosting.objects.get("bad").entries
+            others = [entry for entry in held if entry[0] != newest]
+            others.append((Tag(1, ClientId(5)), held[0][1], 0))
+            hosting.objects.clear()
+            for tag, element, _ in others:
+                hosting.objects.put("bad", tag, element)
+            hosting.objects.trim("bad", newest, 0)
     world.down = {silent}
     with pytest.raises(
         ObjectsStuck, match=f"{silent} did not answer, and may have the missing elements"

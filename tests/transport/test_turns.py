@@ -46,7 +46,7 @@ from ares.net.batching import (
     batches,
 )
 from ares.net.port import Sender
-from ares.replica.configuration_state import PAGE_CHARACTERS_MAX
+from ares.replica.port import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
 from ares.server.storage_server import ServerParts, StorageServer
 

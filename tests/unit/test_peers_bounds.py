@@ -60,7 +60,7 @@ from ares.model.messages import (
 )
 from ares.model.tag import Tag
 from ares.reconfig.listing import _united
-from ares.replica.configuration_state import PAGE_CHARACTERS_MAX
+from ares.replica.port import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
 from tests.inproc.network import InprocListener, InprocNetwork
 
@@ -225,7 +225,7 @@ def test_a_server_refuses_names_that_clients_refuse_and_keeps_nothing(name):
     server = replica()
     for request in (put(name), GetTag(1, C0.id, name), GetData(1, C0.id, name, True)):
         assert refused(server.handle(request))
-    assert server.hosted[C0.id].objects == {}
+    assert server.hosted[C0.id].objects.names(None, 1) == []
 
 
 @pytest.mark.parametrize("name", BAD_NAMES[1:])

@@ -22,7 +22,7 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.model.work import CONFIGURATION_WORK, Meter
 from ares.net.batching import data_bytes
 from ares.replica.group_commit import ROWS_MAX, GroupCommit, served_of
-from ares.replica.replica import Replica
+from ares.replica.replica import Replica, ReplicaParts
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.testing.published.ares_2022 import AresClient
 from tests.protocol.protocol_world import ProtocolWorld, servers
@@ -101,7 +101,7 @@ def test_a_version_that_the_client_holds_comes_without_its_element(server):
 
 
 def test_a_list_beyond_the_largest_value_is_refused_unless_withheld():
-    server = Replica("s1", servers(1)[0].identity, EC, value_bytes=7)
+    server = Replica("s1", servers(1)[0].identity, EC, parts=ReplicaParts(value_bytes=7))
     server.handle(put(1))
     assert isinstance(listed(server), ListReply)
     server.handle(put(2))
@@ -140,8 +140,8 @@ def test_clients_as_published_wait_for_other_lists_than_a_damaged_one():
     tag = client.run(state.write("k", value))
     while world.step():
         pass
-    entries = world.replicas["s0"].hosted[EC.id].objects["k"].entries
-    entries[0] = (tag, hollow(entries[0][1]), 0)
+    objects = world.replicas["s0"].hosted[EC.id].objects
+    objects.replace("k", tag, hollow(objects.get("k").entries[0][1]))
     puts_to_s3 = world.hold
     world.hold = lambda source, target, message: (
         "s2" in (source, target) or puts_to_s3(source, target, message)

@@ -11,8 +11,10 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import (
     REQUEST_KINDS,
     Ack,
+    CollectConfig,
     Describe,
     Description,
+    Element,
     GetData,
     GetHint,
     GetTag,
@@ -24,7 +26,8 @@ from ares.model.messages import (
     Reason,
     Refused,
 )
-from ares.replica.replica import Replica
+from ares.model.tag import Tag
+from ares.replica.replica import RELEASED_AT_ONCE, Replica
 from ares.server.storage_process import ServingParts, run_server
 from ares.server.storage_server import ServerParts, StorageServer, memory_bytes
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
@@ -100,6 +103,25 @@ async def test_a_description_has_uptime_and_memory():
     assert described.uptime_s >= 0
     assert described.memory_bytes > 10**6
     assert memory_bytes() > 10**6
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+async def test_the_memory_of_a_collected_configuration_is_freed_in_portions(journaled):
+    loop = asyncio.get_running_loop()
+    replica = Replica("s0", MEMBERS[0].identity, INITIAL, journaled=journaled)
+    there = StorageServer(replica, MemoryJournal(Kept(), loop.call_soon) if journaled else None)
+    objects, tag = replica.hosted[INITIAL.id].objects, Tag(1, 1)
+    for number in range(2 * RELEASED_AT_ONCE + 1):
+        objects.put(f"{number}", tag, Element(0, 1, 0, (b"x",)))
+    after = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.FINALIZED)
+    there.handle("a client", [CollectConfig(1, INITIAL.id, after)])
+    assert (len(objects), replica.has_dropped) == (0, True)
+    turns = 0
+    while replica.has_dropped:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 3
+    assert not objects.release(1)
 
 
 async def test_it_serves_until_it_is_stopped():

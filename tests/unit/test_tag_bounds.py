@@ -17,7 +17,7 @@ from ares.model.value import TOMBSTONE
 from ares.registers.operations import delete, read, write
 from ares.replica.configuration_state import BadElement, ConfigurationState
 from ares.replica.facts import ConfigurationRecord
-from ares.replica.replica import Replica
+from ares.replica.replica import Replica, ReplicaParts
 from tests.protocol.protocol_world import ProtocolWorld, servers
 
 MEMBERS = servers(0, 1, 2)
@@ -127,7 +127,7 @@ def frozen():
     """Make a world whose servers were started from the last release's stored state."""
     world = ProtocolWorld(ABD, range(3))
     for server in MEMBERS:
-        replica = Replica(server.id, server.identity, ABD, lambda: NOW_S, journaled=True)
+        replica = Replica(server.id, server.identity, ABD, True, ReplicaParts(lambda: NOW_S))
         replica.begin_restoring()
         replica.restore(ConfigurationRecord(ABD, None, False), 1)
         replica.restore(put_of(ABD, Tag(FROZEN, 99)), 1)

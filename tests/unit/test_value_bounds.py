@@ -29,7 +29,7 @@ from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
 from ares.replica.configuration_state import BadElement, ConfigurationState
 from ares.replica.facts import ConfigurationRecord
-from ares.replica.replica import Replica
+from ares.replica.replica import Replica, ReplicaParts
 from ares.server import process_lifecycle
 from ares.server.scrub import _Repairs
 from tests.protocol.protocol_world import ProtocolWorld, servers
@@ -161,7 +161,7 @@ def replica(configuration, **more):
 
 @given(st.integers(1, 500), st.integers(-2, 2), st.sampled_from([ABD, EC]))
 def test_a_server_takes_values_up_to_its_setting(value_bytes, more, configuration):
-    server = replica(configuration, value_bytes=value_bytes)
+    server = replica(configuration, parts=ReplicaParts(value_bytes=value_bytes))
     length = max(value_bytes + more, 0)
     reply = server.handle(put_of(configuration, length))
     if length <= value_bytes:
@@ -175,7 +175,7 @@ def test_a_server_takes_values_up_to_its_setting(value_bytes, more, configuratio
 
 def restarted(configuration, put):
     """Return a server that took ``put`` under an earlier limit, and has a limit of 10 now."""
-    server = replica(configuration, journaled=True, value_bytes=10)
+    server = replica(configuration, journaled=True, parts=ReplicaParts(value_bytes=10))
     server.begin_restoring()
     server.restore(ConfigurationRecord(configuration, None, False), 1)
     server.restore(put, 1)
@@ -192,9 +192,9 @@ def test_a_server_with_a_lower_setting_keeps_and_gives_its_larger_values(configu
     assert server.handle(put_of(configuration, 11, Tag(3, 1))).reason is Reason.BAD_ELEMENT
     for number in range(4, 4 + state.capacity):
         assert isinstance(server.handle(put_of(configuration, 10, Tag(number, 1))), Ack)
-    held = list(state.objects["k"].entries)
+    held = list(state.objects.get("k").entries)
     assert isinstance(server.handle(put_of(configuration, 11)), Ack), "it was replaced"
-    assert state.objects["k"].entries == held
+    assert state.objects.get("k").entries == held
 
 
 @pytest.mark.parametrize(("configuration", "length"), [(ABD, 11), (EC, 20), (EC, 21)])
@@ -245,7 +245,9 @@ def test_a_larger_value_is_read_where_it_is_at_a_quorum_and_no_server_takes_it(
 def test_a_client_with_another_file_learns_the_setting_from_the_refusal():
     world = ProtocolWorld(ABD, range(3))
     for server in MEMBERS:
-        world.replicas[server.id] = Replica(server.id, server.identity, ABD, value_bytes=10)
+        world.replicas[server.id] = Replica(
+            server.id, server.identity, ABD, parts=ReplicaParts(value_bytes=10)
+        )
     client = world.client()
     client.run(write(client.view, "k", bytes(10)))
     with pytest.raises(ElementRefused, match=r"allows 10 \(value_bytes under \[limits\]\)"):

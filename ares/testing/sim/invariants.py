@@ -29,6 +29,7 @@ from ares.model.messages import (
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Value
 from ares.replica.configuration_state import ConfigurationState
+from ares.replica.port import lists_of
 from ares.replica.replica import Replica
 from ares.testing.promises import Promises, rank
 
@@ -120,7 +121,7 @@ class ServerWatch:
             if isinstance(request, PutData):
                 self._look_at_object(hosting, request.object)
                 self._values.see(hosting.configuration, request)
-            if hosting.collected and (hosting.objects or hosting.bytes):
+            if hosting.collected and (len(hosting.objects) or hosting.bytes):
                 raise PromiseBroken(
                     f"{replica.server} holds data for configuration "
                     f"{hosting.configuration.index}, which was collected"
@@ -134,7 +135,7 @@ class ServerWatch:
         self._newest = {
             (id, name): versions.newest
             for id, hosting in replica.hosted.items()
-            for name, versions in hosting.objects.items()
+            for name, versions in lists_of(hosting.objects)
         }
         self._pointers = {
             id: hosting.successor
@@ -232,7 +233,7 @@ class SimPromises:
         if broken:
             raise PromiseBroken(f"{self._server} restarted: {'; '.join(broken[:3])}")
         for id, hosting in replica.hosted.items():
-            for object, held in hosting.objects.items():
+            for object, held in lists_of(hosting.objects):
                 for tag, element, _ in held.entries:
                     if not self.rotten or (
                         not is_hollow(element) and intact(id, object, tag, element)

@@ -330,9 +330,8 @@ class SimScrubber(Asker):
                 and hosting.successor.finalized
             ):
                 return False
-            versions = hosting.objects.get(object) if hosting is not None else None
-            element = versions.element(tag) if versions is not None else None
-            held += element is not None and intact(id, object, tag, element)
+            version = hosting.objects.version(object, tag) if hosting is not None else None
+            held += version is not None and intact(id, object, tag, version[1])
         return held >= self._server.replica.hosted[id].configuration.k
 
     def _look(self) -> None:

@@ -155,6 +155,7 @@ class LateServer(SimServer):
             if not isinstance(request, PullElement) and changes(request):
                 self._log.append(request)
                 self._watch.look(self.replica, request)
+        self.replica.release()
         if replies:
             self._waiting.append((client, replies))
             self._commit()
