@@ -9,6 +9,7 @@ CORE_SECONDS := 1800
 BENCH_STAMP := $(VENV)/.bench-installed
 DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
+BENCH := $(EXPERIMENTS).bench
 # Set by images of containers; hundreds of test processes would compile each module again.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests wait as well as compute: four lanes use two thirds of two processors. The tests of a file share
@@ -72,17 +73,22 @@ dashboards: ## write the dashboards for Grafana, packaging/grafana/*.json
 collection: $(STAMP) dashboards ## build the collection of Ansible with the dashboards, dist/ares-storage-*.tar.gz
 	@$(VENV)/bin/ansible-galaxy collection build ansible --output-path dist --force
 
-bench: $(BENCH_STAMP) ## measure ares beside every installed store, half an hour; results/bench/report.html
-	@$(VENV)/bin/python -m experiments.bench
+bench: $(BENCH_STAMP) ## measure every goal, and ares beside every installed store, an hour; ends with the page of goals; writes results/bench
+	@rm -f results/bench/*_figures.json results/bench/*/*_figures.json
+	@status=0; $(BENCH) || status=1; \
+		$(EXPERIMENTS).logs --only speed,peers,size --results results/bench/logs || status=1; \
+		$(BENCH).moving --no-durations --rounds 3 || status=1; \
+		$(BENCH).scale --only keys --full || status=1; \
+		$(BENCH).performance_page && exit $$status
 
-bench-quick: $(BENCH_STAMP) ## the same, few stores and short, under two minutes; shows the earlier ratios
-	@$(VENV)/bin/python -m experiments.bench --quick
+bench-quick: $(BENCH_STAMP) ## measure ares beside few stores, under two minutes; shows the goals of these ratios
+	@$(BENCH) --quick
 
 bench-scale: $(BENCH_STAMP) ## measure how ares grows with clients, keys, servers, values and domains; writes results/bench
-	@$(VENV)/bin/python -m experiments.bench.scale
+	@$(BENCH).scale
 
 bench-moving: $(BENCH_STAMP) ## measure the costs for users and the time of moving a domain of 10,000 objects; writes results/bench
-	@$(VENV)/bin/python -m experiments.bench.moving
+	@$(BENCH).moving
 
 experiments-quick: $(BENCH_STAMP) ## run every scenario of the papers in small, as root, under half an hour; writes results/experiments-quick
 	@$(EXPERIMENTS) run --testbed local --scale quick --results results/experiments-quick --resume; status=$$?; \

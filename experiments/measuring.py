@@ -1,4 +1,4 @@
-"""Series of measurements within a run, and their table: medians, spread, goals met and missed."""
+"""Series of measurements within a run, and their table: medians and spread."""
 
 import statistics
 import time
@@ -38,34 +38,20 @@ class Repeats(Struct, frozen=True):
     warm_s: float
 
 
-class Goal(Struct, frozen=True):
-    """A bound for a median: ``limit`` is the largest (``at_most``) or the smallest allowed."""
-
-    limit: float
-    at_most: bool = True
-
-    def met(self, median: float) -> bool:
-        return median <= self.limit if self.at_most else median >= self.limit
-
-    def __str__(self) -> str:
-        return f"{'at most' if self.at_most else 'at least'} {self.limit:g}"
-
-
 class Table:
-    """Printer of a line for every series at once, and at the end of the series with a goal."""
+    """Printer of a line for every series at once.
+
+    ``named`` has the series that may have goals, by the names of goals.
+    """
 
     def __init__(self) -> None:
-        self._verdicts: list[str] = []
+        self.named: dict[str, Sequence[float]] = {}
 
-    def line(
-        self, label: str, values: Sequence[float], unit: str = "x", goal: Goal | None = None
-    ) -> None:
+    def line(self, label: str, values: Sequence[float], unit: str = "x", name: str = "") -> None:
         """Print a line. ``values`` has an entry for each round."""
         median = statistics.median(values)
         line = f"  {label:74} {median:8.3g} {unit:3} ({min(values):.3g} to {max(values):.3g})"
-        if goal is not None:
-            line += f"   goal {goal}: {'met' if goal.met(median) else 'MISSED'}"
-            self._verdicts.append(line.strip())
+        self.named |= {name: values} if name else {}
         print(line, flush=True)
 
     def latency(self, found: LoadLatency | None, operation: str = "") -> None:
@@ -79,9 +65,3 @@ class Table:
 
     def note(self, text: str) -> None:
         print(f"  {text}", flush=True)
-
-    def close(self) -> None:
-        missed = sum("MISSED" in verdict for verdict in self._verdicts)
-        print(f"\nGoals: {len(self._verdicts) - missed} met, {missed} missed")
-        for verdict in self._verdicts:
-            print(f"  {verdict}")

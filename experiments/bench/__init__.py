@@ -9,5 +9,6 @@ All stores of a comparison run on the same machine in the same run. ``workload``
 requests and ``values`` the allowed results of a read. ``peers`` starts the stores. ``generator`` is
 a process that runs clients, and ``load`` runs several generators at once. ``points`` takes turns.
 ``figures`` makes medians and ratios of the measurements, and ``text`` shows them. ``bench_files``
-writes them as runs, from which `ares-cli results` makes the page.
+writes them as runs, from which `ares-cli results` makes the page. ``goals`` has the goals of the
+product, and ``performance_page`` the page of all goals.
 """

@@ -7,9 +7,10 @@
 Keys have 24 bytes, and the loop is closed: every client has a single operation outstanding. Half of
 the operations are reads; `--workloads YCSB` has the six workloads of YCSB instead, for every store.
 All processes run on this machine, generators included, on free ports of loopback, and are gone
-afterwards; quote ratios of the same run. The bench prints a table, and writes bench.json, bench.txt
-and the page report.html. Missing stores are named. The exit status is 1 if a read returned a value
-that no client wrote. The scenario `bad_leader` measures slowed and killed servers.
+afterwards; quote ratios of the same run. The bench prints a table, and the goals of its ratios
+beside the last run kept in git. It writes bench.json, bench_figures.json, bench.txt and the page
+report.html. Missing stores are named. The exit status is 1 if a read returned a value that no
+client wrote. The scenario `bad_leader` measures slowed and killed servers.
 """
 
 import argparse
@@ -25,8 +26,7 @@ from ares.platform.release import version
 from experiments.bench.bench_files import bench_parser, finished, write_report, write_turns
 from experiments.bench.cassandra_peer import CASSANDRA
 from experiments.bench.etcd_peer import Etcd
-from experiments.bench.figures import BenchReport, points
-from experiments.bench.goals import BASELINE_FILE, approve, approved_ratios
+from experiments.bench.figures import BenchReport, goal_ratios, points
 from experiments.bench.patterns import pattern_maker
 from experiments.bench.peers import ARES_PEERS, QUICK_PEERS, Peer
 from experiments.bench.points import turns
@@ -65,8 +65,6 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=processes, help=words)
     words = "name the stores and the missing programs, and end"
     parser.add_argument("--list", action="store_true", help=words)
-    words = "from now on compare with the ratios of this run"
-    parser.add_argument("--write-baseline", action="store_true", help=words)
     return parser.parse_args(given)
 
 
@@ -120,8 +118,8 @@ def measure(
     write_turns(given.out, made, by_name, peers)
     return BenchReport(
         machine=where,
-        settings=f"{rounds} rounds of {seconds:g} s after {repeats.warm_s:g} s of warming up; "
-        f"{given.processes} generators",
+        settings=f"{rounds} rounds of {seconds:g} s after {repeats.warm_s:g} s "
+        f"of warming up; {given.processes} generators",
         points=points(made, peers, by_name),
         notes={peer.name: peer.note for peer in peers if peer.note},
         missing=missing,
@@ -130,7 +128,8 @@ def measure(
 
 def write(report: BenchReport, directory: Path) -> str:
     """Write the files, and return the text."""
-    return write_report(directory, "bench", report, text(report, approved_ratios()))
+    ratios = dict(goal_ratios(report.points))
+    return write_report(directory, "bench", report, text(report), ratios)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -148,9 +147,6 @@ def main(words: Sequence[str] | None = None) -> int:
     report = measure(peers, workloads, given, missing)
     print("\n" + write(report, given.out))
     print(finished(given.out, "bench"))
-    if given.write_baseline:
-        approve(report)
-        print(f"the baseline is now this run's: {BASELINE_FILE}")
     return 1 if report.wrong else 0
 
 

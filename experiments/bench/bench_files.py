@@ -15,14 +15,14 @@ from msgspec import Struct, structs
 from ares.platform.interpreter import python
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments import ENVIRONMENT
+from experiments.bench.figures import Figure
 from experiments.bench.measured_points import point_of
 from experiments.bench.peers import Peer
+from experiments.bench.performance_page import BENCH_RESULTS, record
 from experiments.bench.points import BenchTurn
 from experiments.bench.store_processes import BenchError
 from experiments.bench.workload import Workload, size_text
 from experiments.kept_runs import keep_run
-
-BENCH_RESULTS = Path("results/bench")
 
 
 def bench_parser(module: str, description: str | None) -> argparse.ArgumentParser:
@@ -35,9 +35,12 @@ def bench_parser(module: str, description: str | None) -> argparse.ArgumentParse
     return parser
 
 
-def write_report(out: Path, name: str, report: Struct, text: str) -> str:
-    """Write NAME.json and NAME.txt, and return the text."""
+def write_report(
+    out: Path, name: str, report: Struct, text: str, found: Mapping[str, Figure]
+) -> str:
+    """Write NAME.json, NAME_figures.json and NAME.txt; return the text with the goals' page."""
     out.mkdir(parents=True, exist_ok=True)
+    text = f"{text}\n{record(out, name, found)}".rstrip() + "\n"
     (out / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
     (out / f"{name}.txt").write_text(text)
     return text

@@ -1,7 +1,7 @@
 """Medians, spreads and ratios: the bench's results in a structure for print and JSON."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -27,6 +27,11 @@ class Figure(Struct, frozen=True):
     def of(cls, values: Sequence[float]) -> "Figure":
         """Return the figure of at least one value."""
         return cls(statistics.median(values), min(values), max(values))
+
+    @property
+    def inverse(self) -> "Figure":
+        """Return the figure of the inverse values, above 0."""
+        return Figure(1 / self.median, 1 / self.most, 1 / self.least)
 
 
 class Point(Struct, frozen=True):
@@ -89,6 +94,14 @@ class BenchReport(Struct, frozen=True):
             for point in self.points
             for what in point.wrong
         ]
+
+
+def goal_ratios(points: Iterable[Point]) -> Iterator[tuple[str, Figure]]:
+    """Yield the ratios of ABD to each store and back, by the names that goals have."""
+    for point in points:
+        if (ratio := point.ratios.get("ABD")) and ratio.least > 0:
+            yield f"{point.workload}, ABD : {point.peer}", ratio
+            yield f"{point.workload}, {point.peer} : ABD", ratio.inverse
 
 
 def points(

@@ -6,8 +6,8 @@
 
 `--full` has up to 270 client processes, 1,000,000 keys, 256 MiB and 10,000 domains. Processor time
 for each operation is printed beside the rate, because all processes share this machine. The bench
-prints a table, and writes scale.json, scale.txt and the page report.html. The exit status is 1 if a
-read returned a value that no client wrote.
+prints a table, and writes scale.json, scale_figures.json, scale.txt and the page report.html. The
+exit status is 1 if a read returned a value that no client wrote.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.bench_files import bench_parser, emptied, finished, write_report
+from experiments.bench.figures import Figure
 from experiments.bench.load import LoadExtent, generators
 from experiments.bench.peers import Ares
 from experiments.bench.store_processes import (
@@ -293,6 +294,18 @@ def text(samples: dict[str, list[GrowthSample]]) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
+def goal_figures(samples: dict[str, list[GrowthSample]]) -> dict[str, Figure]:
+    """Return the bytes that a key takes beside the key and the value, by the names of goals."""
+    usual = Workload(1)
+    beside = len(usual.key(0)) + usual.value_bytes
+    return {
+        f"{each.series}, {each.x:,} keys: bytes beside key and value": Figure.of(
+            [each.figures["bytes per key and server"] - beside]
+        )
+        for each in samples.get("keys", ())
+    }
+
+
 def keep_samples(out: Path, samples: dict[str, list[GrowthSample]]) -> None:
     """Write a run for every sample; every section is a scenario."""
     rounds = emptied(out, [f"scale_{section}" for section in samples])
@@ -337,7 +350,8 @@ def main(words: Sequence[str] | None = None) -> int:
             figures = (f"{name} {number(figure)}" for name, figure in sample.figures.items())
             print(f"  {', '.join(figures)}", flush=True)
             samples.setdefault(section, []).append(sample)
-    told = write_report(given.out, "scale", Scale(samples), text(samples))
+    found = goal_figures(samples)
+    told = write_report(given.out, "scale", Scale(samples), text(samples), found)
     keep_samples(given.out, samples)
     print(f"\n{told}\n{finished(given.out, 'scale')}")
     return 1 if any(sample.wrong for found in samples.values() for sample in found) else 0

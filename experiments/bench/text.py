@@ -1,9 +1,8 @@
 """The report as text: a table for each workload, then notes and missing stores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from experiments.bench.figures import BenchReport, Figure, Point
-from experiments.bench.goals import goal_lines, ratio_name
 
 _BENCH_HEAD = (
     "op/s (spread)",
@@ -12,7 +11,7 @@ _BENCH_HEAD = (
 )
 _BENCH_LEGEND = (
     "ares :  how many times the rate of that store ares has, with the same durability, round by "
-    "round; [] the baseline's"
+    "round"
 )
 _GENERATOR_NOTE = "!  a generator took nearly a whole processor: the figures may be the generator's"
 _OTHERS_NOTE = (
@@ -40,17 +39,15 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def text(report: BenchReport, known: Mapping[str, float]) -> str:
+def text(report: BenchReport) -> str:
     """Return the whole report."""
     lines = [report.machine, report.settings]
     for workload in dict.fromkeys(point.workload for point in report.points):
         points = [point for point in report.points if point.workload == workload]
         lines += [
             "",
-            *aligned([(workload, *_BENCH_HEAD), *(_row(point, known) for point in points)]),
+            *aligned([(workload, *_BENCH_HEAD), *map(_row, points)]),
         ]
-    if goals := list(goal_lines(report, known)):
-        lines += ["", "goals", *goals]
     lines += ["", _BENCH_LEGEND]
     lines += [_GENERATOR_NOTE] if any(point.generator_bound for point in report.points) else []
     lines += [_OTHERS_NOTE] if any(point.disturbed for point in report.points) else []
@@ -60,7 +57,7 @@ def text(report: BenchReport, known: Mapping[str, float]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(point: Point, known: Mapping[str, float]) -> tuple[str, ...]:
+def _row(point: Point) -> tuple[str, ...]:
     load = "+".join(f"{share:.2f}" for share in point.generator_cpu)
     return (
         f"  {point.peer}",
@@ -71,16 +68,9 @@ def _row(point: Point, known: Mapping[str, float]) -> tuple[str, ...]:
         f"{point.server_cpu:.2f}",
         load + ("!" if point.generator_bound else " "),
         f"{point.others_cpu:.2f}{'~' if point.disturbed else ' '}",
-        _ratio(point, "ABD", known),
-        _ratio(point, "EC", known),
+        *(
+            f"{point.ratios[label].median:.2f}" if label in point.ratios else "-"
+            for label in ("ABD", "EC")
+        ),
         f"{point.failed or ''}",
     )
-
-
-def _ratio(point: Point, yardstick: str, known: Mapping[str, float]) -> str:
-    """Format the median, with the median of the baseline in brackets."""
-    figure = point.ratios.get(yardstick)
-    if figure is None:
-        return "-"
-    before = known.get(ratio_name(point.workload, point.peer, yardstick))
-    return f"{figure.median:.2f}" + ("" if before is None else f" [{before:.2f}]")

@@ -1,16 +1,19 @@
 """Measurements of the shared log: speed, the figures of Ikaria's thesis, peers, faults.
 
     python -m experiments.logs [--scale quick|paper|points] [--only speed,figures,peers,faults,size]
+    python -m experiments.logs --only peers,size --results results/bench/logs
 
 Loads are bounded in count and in time. The quick scale takes about ten minutes, the paper's about
 half an hour, and 31 GiB of the disk for a log of 10 GiB. Compare figures of the same run. Figures
 for claims go into the results that `python -m experiments verdicts` reads. Missing and failed peers
-are left out and named.
+are left out and named. The figures with a goal are in DIR/logs_figures.json, too.
 """
 
 import argparse
 from pathlib import Path
 
+from experiments.bench.figures import Figure
+from experiments.bench.performance_page import record
 from experiments.bench.store_processes import end_on_sigterm
 from experiments.logs.log_faults import measure_faults
 from experiments.logs.log_figures import measure_figures
@@ -57,7 +60,8 @@ def main() -> None:
         extent = POINTS_EXTENT if of_claims else LOG_EXTENTS[given.scale]
         chosen_runs = log_runs(claims()) if of_claims else runs(given.scale)
         measure_figures(table, chosen_runs, extent, given.results)
-    table.close()
+    named = {name: Figure.of(values) for name, values in table.named.items()}
+    print(f"\n{record(given.results, 'logs', named)}", end="")
 
 
 if __name__ == "__main__":

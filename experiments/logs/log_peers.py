@@ -132,13 +132,14 @@ def measure_peers(table: Table, scale: str) -> None:
                 except FAILURES as error:
                     table.note(f"without {name}: {error}")
             for in_flight in PEER_IN_FLIGHT:
-                run(_measured(table, running, in_flight, PEER_REPEATS[scale]))
+                what = f"log {durability}, {in_flight} in flight"
+                run(_measured(table, what, running, in_flight, PEER_REPEATS[scale]))
             for name, each in running.items():
                 _stop(table, name, each)
 
 
 async def _measured(
-    table: Table, running: dict[str, RunningPeer], in_flight: int, repeats: Repeats
+    table: Table, what: str, running: dict[str, RunningPeer], in_flight: int, repeats: Repeats
 ) -> None:
     """Add the lines of all peers, and drop the failed peers from ``running``."""
     rates, delays = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
@@ -165,7 +166,8 @@ async def _measured(
     for name in running:
         if name != OURS and ours and len(rates[name]) == len(ours):
             both = ratios(ours, rates[name])
-            table.line(f"shared log : {name}, {in_flight} in flight", both)
+            title = f"shared log : {name}, {in_flight} in flight"
+            table.line(title, both, name=f"{what} : {name}")
 
 
 async def _turn(peer: RunningPeer, work: LogWork, in_flight: int, seconds: float) -> TimeSpent:

@@ -12,6 +12,13 @@ import pytest
 import ares
 from ares.testing.sim.plan import OBJECT_SCENARIOS
 from experiments.bench import peer_chart
+from experiments.bench.goals import goals
+from experiments.bench.performance_page import (
+    KEPT_FIGURES,
+    PAGE_OF_GOALS,
+    read_figures,
+    with_table,
+)
 from tests.simulation.controls import CONTROLS
 from tests.simulation.log_controls import BY_HAND
 from tests.simulation.log_rule_controls import RULE_BY_HAND
@@ -160,6 +167,13 @@ def test_the_chart_beside_peers_has_the_figures_of_the_page():
     assert texts(peer_chart.DRAWING) == drawn, "run python -P -m experiments.bench.peer_chart"
     assert "142,000  ares" in drawn
     assert len(re.findall('<rect class="(?:ares|other)', drawn)) == 4 * 2 + 4 * 3
+
+
+def test_the_table_of_goals_has_the_kept_figures():
+    page, kept = PAGE_OF_GOALS, read_figures([KEPT_FIGURES])
+    again = "run python -P -m experiments.bench.performance_page --keep"
+    assert texts(page) == with_table(texts(page), kept), again
+    assert set(kept) <= set(goals())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -238,7 +238,7 @@ def test_without_the_shared_log_the_peers_are_measured(monkeypatch, capsys):
                 name: log_peers.RunningPeer(store.clients, store, {}, stop)
                 for name, store in ((log_peers.OURS, Unreachable()), ("good", Faulty()))
             }
-            await log_peers._measured(Table(), running, 1, Repeats(1, 0.02, 0.02))
+            await log_peers._measured(Table(), "", running, 1, Repeats(1, 0.02, 0.02))
             assert running.keys() == {"good"}
 
     asyncio.run(measured())

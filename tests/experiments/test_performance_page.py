@@ -1,0 +1,170 @@
+"""The table of goals, and the page of figures beside it (experiments/bench/performance_page.py)."""
+
+import re
+
+import msgspec
+import pytest
+
+from experiments.bench import performance_page
+from experiments.bench.etcd_peer import Etcd
+from experiments.bench.figures import Figure, goal_ratios
+from experiments.bench.goals import GOALS_FILE, Goal, goals
+from experiments.bench.moving import MOVING_CASES
+from experiments.bench.moving import arguments as moving_arguments
+from experiments.bench.peers import ARES_PEERS
+from experiments.bench.performance_page import (
+    UNKNOWN_COMMIT,
+    GoalFigure,
+    keep,
+    main,
+    page,
+    read_figures,
+    record,
+    table,
+    with_table,
+    write_figures,
+)
+from experiments.bench.redis_peer import REDIS
+from experiments.bench.scale import GrowthSample
+from experiments.bench.scale import goal_figures as scale_figures
+from experiments.bench.workload import FULL_WORKLOADS
+from experiments.logs.log_peers import PEER_IN_FLIGHT, log_peers
+from tests.experiments.test_bench_run import point
+
+ETCD, MOVE = (
+    "10 B, 1 client, ABD : etcd",
+    "10,000 objects, ABD to EC, 16 clients, 400/s: p99 of reads",
+)
+
+
+def figure(median: float, commit: str = "0123abcd") -> GoalFigure:
+    return GoalFigure(median, median / 2, median * 2, commit, "2026-11-27", "a machine")
+
+
+def test_a_verdict_has_the_distance_in_parts_of_the_limit():
+    least, most = Goal("at least", 2.0, "", "A rate"), Goal("at most", 150, "B", "A size")
+    assert [least.verdict(each) for each in (2.0, 2.5, 1.5)] == [
+        "met by 0 %",
+        "met by 25 %",
+        "MISSED by 25 %",
+    ]
+    assert [most.verdict(each) for each in (150, 75, 450)] == [
+        "met by 0 %",
+        "met by 50 %",
+        "MISSED by 200 %",
+    ]
+    assert [str(each) for each in (least, most)] == ["at least 2", "at most 150 B"]
+
+
+def test_each_goal_is_once_in_the_table():
+    found = msgspec.toml.decode(GOALS_FILE.read_bytes(), type=dict[str, dict[str, Goal]])
+    assert len(goals()) == sum(map(len, found.values()))
+    sentences = [goal.sentence for goal in goals().values()]
+    assert len(set(sentences)) == len(sentences)
+    assert all(goal.limit > 0 for goal in goals().values())
+
+
+def named(bench: str) -> set[str]:
+    return {name for name, goal in goals().items() if goal.bench.startswith(f"python -m {bench}")}
+
+
+def test_the_bench_has_every_ratio_with_a_goal():
+    stores = [peer.name for peer in (*ARES_PEERS, *REDIS, Etcd())]
+    points = [point(peer=name, workload=each.name) for name in stores for each in FULL_WORKLOADS]
+    wanted = {name for name, goal in goals().items() if goal.bench == "python -m experiments.bench"}
+    assert len(wanted) >= 3
+    assert wanted <= {name for name, _ in goal_ratios(points)}
+
+
+def test_the_other_benches_have_the_figures_with_a_goal():
+    given = moving_arguments([])
+    load = f"{given.objects:,} objects, {{}}, 16 clients, {given.rate:g}/s: p99 of {{}}s"
+    assert named("experiments.bench.moving") == {
+        load.format(case, kind) for case in MOVING_CASES for kind in ("read", "write")
+    }
+    sample = GrowthSample("ABD n=5", "keys", 1_000_000, {"bytes per key and server": 184.0})
+    assert scale_figures({"keys": [sample]}) == {
+        name: Figure(150, 150, 150) for name in named("experiments.bench.scale")
+    }
+    assert named("experiments.logs --only peers") <= {
+        f"log fsync, {in_flight} in flight : {name}"
+        for in_flight in PEER_IN_FLIGHT
+        for name in log_peers("fsync")
+    }
+
+
+def test_a_ratio_of_a_store_to_ares_is_the_inverse():
+    slow = point(peer="ares-abd-curve", workload="1 MiB, 5 clients", median=2.0)
+    found = dict(goal_ratios([slow, point(ratios={"ABD": Figure(0, 0, 0)})]))
+    assert found == {
+        "1 MiB, 5 clients, ABD : ares-abd-curve": Figure(2.0, 1.0, 4.0),
+        "1 MiB, 5 clients, ares-abd-curve : ABD": Figure(0.5, 0.25, 1.0),
+    }
+
+
+def test_the_page_has_a_line_for_every_goal():
+    shown = page({ETCD: figure(7.0)}, {ETCD: figure(3.5, "76543210"), MOVE: figure(2.4)})
+    rows = shown.splitlines()
+    assert len(rows) == 1 + len(goals()) + 1
+    [etcd] = [line for line in rows if line.startswith(ETCD)]
+    cells = ["7 (3.5 to 14)", "at least 3.5", "met by 100 %", "3.5", "at 76543210"]
+    assert re.split("  +", etcd)[1:] == cells
+    [move] = [line for line in rows if line.startswith(MOVE)]
+    assert "not measured" in move
+    assert move.endswith("2.4  at 0123abcd")
+    [listing] = [line for line in rows if line.startswith("listing")]
+    assert "no bench" in listing
+    assert rows[-1] == "this run: 0123abcd, 2026-11-27, a machine"
+
+
+def test_a_bench_records_the_figures_with_a_goal_alone(tmp_path):
+    shown = record(tmp_path, "bench", {ETCD: Figure(3.49951, 3.0, 4.0), "else": Figure(1, 1, 1)})
+    [recorded] = read_figures([tmp_path / "bench_figures.json"]).items()
+    assert (recorded[0], recorded[1].median) == (ETCD, 3.5)
+    assert recorded[1].commit
+    assert len(shown.splitlines()) == 3
+    assert record(tmp_path, "bench", {"else": Figure(1, 1, 1)}) == ""
+    assert read_figures([tmp_path / "bench_figures.json"]) == {}
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """Return git's files of a checkout of its own, with a kept figure."""
+    figures, text = tmp_path / "docs/performance.json", tmp_path / "docs/performance.md"
+    write_figures(figures, {MOVE: figure(2.4)})
+    text.write_text(f"before\n{performance_page.TABLE_BEGIN}{performance_page.TABLE_END}after\n")
+    monkeypatch.setattr(performance_page, "KEPT_FIGURES", figures)
+    monkeypatch.setattr(performance_page, "PAGE_OF_GOALS", text)
+    return figures, text
+
+
+def test_kept_figures_stand_until_they_are_measured_again(kept, tmp_path, capsys):
+    figures, text = kept
+    write_figures(tmp_path / "run/logs/some_figures.json", {ETCD: figure(4.0, "aaaa0000")})
+    main([str(tmp_path / "run"), "--keep"])
+    assert "kept 1 figures" in capsys.readouterr().out
+    assert {name: each.commit for name, each in read_figures([figures]).items()} == {
+        ETCD: "aaaa0000",
+        MOVE: "0123abcd",
+    }
+    assert len(figures.read_text().splitlines()) == 4
+    made = text.read_text()
+    assert made.startswith("before\n")
+    assert made.endswith("after\n")
+    assert table(read_figures([figures])) in made
+    assert "| 4 (2 to 8) | met by 14 % | aaaa0000, 2026-11-27 |" in made
+    main([str(tmp_path / "no run"), "--keep"])
+    assert text.read_text() == made
+
+
+def test_figures_of_a_changed_checkout_are_not_kept(kept, tmp_path):
+    before = [file.read_text() for file in kept]
+    for commit in ("0123abcd-dirty", UNKNOWN_COMMIT):
+        with pytest.raises(ValueError, match=f"'{ETCD}' was measured at {commit}"):
+            keep({MOVE: figure(2.0), ETCD: figure(9.0, commit)})
+    assert [file.read_text() for file in kept] == before
+
+
+def test_a_page_without_a_place_for_the_table_is_refused():
+    with pytest.raises(ValueError, match="no place for the table"):
+        with_table("a page", {})
