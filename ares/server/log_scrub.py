@@ -6,13 +6,14 @@ records are fetched from other nodes of the log, at the rate of all fetches; the
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ares.model.log_messages import LogRecord
 from ares.server.hosted_log import HostedLog
-from ares.sharedlog.earlier_chains import REFETCH_S_MAX
-from ares.sharedlog.log_facts import FilledGap
+from ares.sharedlog.earlier_chains import REFETCH_S_MAX, Refetch
+from ares.sharedlog.log_facts import FilledGap, LostRecords
 from ares.store.port import LogRepair, NotRepaired, OrderedJournal
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,21 @@ Run = Callable[..., Awaitable[Any]]
 
 class _Unanswered(NotRepaired):
     """The lost records did not come from other servers."""
+
+
+class BegunFetch(NamedTuple):
+    """The records fetched so far for a place, by loss. ``grows``: the last attempt got some."""
+
+    where: LogPlace | None = None
+    found: Mapping[LostRecords, list[LogRecord]] = MappingProxyType({})
+    grows: bool = False
+
+    def of(self, where: LogPlace) -> Mapping[LostRecords, list[LogRecord]]:
+        """Return the records for this place."""
+        return self.found if where == self.where else {}
+
+    def grows_for(self, where: LogPlace) -> bool:
+        return self.grows and where == self.where
 
 
 class RepairTurns:
@@ -73,12 +89,15 @@ class LogRepairs:
         self._sleep = sleep
         self._turns = RepairTurns()
         self._unsure = set[LogPlace]()
+        self._begun = BegunFetch()
         self.damaged: dict[LogPlace, str] = {}
 
     def forget(self, hosted: HostedLog, place: int) -> None:
         """Forget a whole place, or a place which is given back."""
         self.damaged.pop((hosted, place), None)
         self._unsure.discard((hosted, place))
+        if self._begun.where == (hosted, place):
+            self._begun = BegunFetch()
 
     def pass_whole(self, hosted: HostedLog, place: int) -> None:
         """Forget a place which reads as written, unless a repair of it failed to be durable."""
@@ -115,9 +134,10 @@ class LogRepairs:
     async def repair(self, hosted: HostedLog, place: int, run: Run) -> bool:
         """Repair a damaged place, or note why it stays damaged.
 
-        Returns whether other servers gave all records that were asked for.
+        The place is then tried last, unless its fetch goes on. Returns whether other servers gave
+        all records that were asked for.
         """
-        why, is_answered = "", True
+        where, why, is_answered = (hosted, place), "", True
         try:
             if hosted.journal is not None:
                 why = await self._mend(hosted, hosted.journal, place, run)
@@ -130,8 +150,12 @@ class LogRepairs:
             why = f"a mistake in ares: {error!r}"
         if not why or place not in _places(hosted):
             self.forget(hosted, place)
-        elif self.damaged.get((hosted, place)) != why:
-            self.damaged[hosted, place] = why
+            return is_answered
+        before = self.damaged.get(where)
+        if not self._begun.grows_for(where):
+            self.damaged.pop(where, None)
+        self.damaged[where] = why
+        if why != before:
             extra = _name(hosted)
             log.error("place %d of a log is damaged and not repaired: %s", place, why, extra=extra)
         return is_answered
@@ -141,34 +165,59 @@ class LogRepairs:
         repair = journal.repair(place, place in hosted.standings)
         if repair is None:  # given back
             return ""
-        found = list[list[LogRecord]]()
         losses = await run(repair.look, self._pace)
         if losses is None:
             if (hosted, place) in self._unsure:
                 await self._replace((hosted, place), repair, (), run)
             return ""  # else the disk can read the place again
-        refetch = hosted.node.refetch
-        for lost in losses:
-            part = hosted.node.needed(lost)
-            if part is None:
-                return f"its records from position {lost.first} on may still be cut"
-            refetch.seek(lost, *part)
-            for _ in range(REFETCH_LOOKS_MAX):
-                if refetch.ended:
-                    break
-                await self._sleep(REFETCH_LOOK_S)  # the log's timer asks
-            if refetch.failed or not refetch.ended:
-                slow = refetch.late or not refetch.ended
-                why = "do not come soon enough" if slow else "come from no other server"
-                raise _Unanswered(
-                    f"the records from position {lost.first} on {why}; the server goes on asking"
-                )
-            found.append(refetch.found)
+        found = await self._fetched((hosted, place), losses)
         filled = await run(repair.fill, found)
         await self._replace((hosted, place), repair, filled, run)
         count, extra = sum(map(len, found)), _name(hosted)
         log.info("repaired place %d of a log, with %d fetched records", place, count, extra=extra)
         return ""
+
+    async def _fetched(
+        self, where: LogPlace, losses: Sequence[LostRecords]
+    ) -> list[list[LogRecord]]:
+        """Return the needed records of each loss. Raises :class:`NotRepaired`."""
+        node, kept = where[0].node, self._begun.of(where)
+        found = {lost: kept[lost] for lost in losses if lost in kept}
+        try:
+            for lost in losses:
+                part = node.needed(lost)
+                if part is None:
+                    raise NotRepaired(f"its records from position {lost.first} on may still be cut")
+                node.refetch.seek(lost, *part, found.get(lost, ()))
+                found[lost] = node.refetch.found
+                await self._await(node.refetch, lost)
+        finally:
+            node.refetch.stop()
+            self._keep(where, found)
+        return [found[lost] for lost in losses]
+
+    async def _await(self, refetch: Refetch, lost: LostRecords) -> None:
+        """Wait until the records are fetched. Raises :class:`_Unanswered`."""
+        for _ in range(REFETCH_LOOKS_MAX):
+            if refetch.ended:
+                break
+            await self._sleep(REFETCH_LOOK_S)  # the log's timer asks
+        if refetch.failed or not refetch.ended:
+            slow = refetch.late or not refetch.ended
+            why = "do not come soon enough" if slow else "come from no other server"
+            raise _Unanswered(
+                f"the records from position {lost.first} on {why}; the server goes on asking"
+            )
+
+    def _keep(self, where: LogPlace, found: dict[LostRecords, list[LogRecord]]) -> None:
+        """Keep the records of a place for the next attempt.
+
+        A server keeps the records of a single place, as long as they grow. Hence each slow place is
+        repaired in its turn, and memory is bounded.
+        """
+        count, before = _count(found), _count(self._begun.of(where))
+        if where == self._begun.where or (count and not self._begun.grows):
+            self._begun = BegunFetch(where, found, count > before)
 
     async def _replace(
         self, where: LogPlace, repair: LogRepair, filled: Sequence[FilledGap], run: Run
@@ -184,6 +233,10 @@ class LogRepairs:
                     hosted.shelf.rewrite(each)
                 hosted.journal.renew(place)
         self._unsure.discard(where)
+
+
+def _count(found: Mapping[LostRecords, list[LogRecord]]) -> int:
+    return sum(map(len, found.values()))
 
 
 def _places(hosted: HostedLog) -> Collection[int]:

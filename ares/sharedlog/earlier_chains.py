@@ -18,8 +18,10 @@ from ares.sharedlog.log_facts import PIECES, LogTrimmed, LostRecords, PieceFetch
 from ares.sharedlog.log_state import LogState
 
 FETCH_AGAIN_S = 0.5
-REFETCH_AGAIN_S, REFETCH_S_MAX = 5.0, 120.0
-"""Seconds of waiting for an answer with lost records, and for all lost records of a source."""
+REFETCH_AGAIN_S, REFETCH_AGAIN_S_MAX, REFETCH_S_MAX = 5.0, 30.0, 120.0
+"""Seconds of waiting for an answer with lost records, at first and at most, and seconds of a fetch
+of all lost records of a source.
+"""
 
 EARLIER_LOOK_S = 0.2
 EARLIER_LOOKS_MAX = 1000
@@ -334,7 +336,9 @@ class Refetch(RecordAsker):
     """A second fetch of final records, which damage to a journal lost: a piece at a time.
 
     ``found``: the records so far. ``failed``: no holder of the next record gave the record, each
-    asked once; or all records took too long, and the fetch is ``late``.
+    asked once; or all records took too long, and the fetch is ``late``. A holder that answers is
+    asked again. After a failed fetch with a silent holder, the next fetch of the same records waits
+    longer for each answer: a link may be slow.
     """
 
     failed = late = False
@@ -342,13 +346,28 @@ class Refetch(RecordAsker):
     _until: float | None = None
     _lost = LostRecords(PIECES, 0, 0, 0)
     _asked: tuple[CallId, ServerId, float] | None = None
+    _again_s = REFETCH_AGAIN_S
+    _is_silent = False
 
-    def seek(self, lost: LostRecords, first: int, upto: int) -> None:
-        """Begin to fetch the records of ``lost`` with positions in [first, upto)."""
-        self._lost, self._at, self._upto, self._room = lost, first, upto, lost.size
+    def seek(
+        self, lost: LostRecords, first: int, upto: int, found: Sequence[LogRecord] = ()
+    ) -> None:
+        """Begin to fetch the records of ``lost`` with positions in [first, upto).
+
+        ``found``: the records of an earlier fetch, which is continued.
+        """
+        if lost != self._lost:
+            self._again_s = REFETCH_AGAIN_S
+        self.found = [each for each in found if first < each.end <= upto]
+        self._lost, self._upto = lost, upto
+        self._at = self.found[-1].end if self.found else first
+        self._room = lost.size - sum(record.size for record in self.found)
         self._refusals, self._until, self._asked = 0, None, None
-        self.failed = self.late = False
-        self.found: list[LogRecord] = []
+        self.failed = self.late = self._is_silent = False
+
+    def stop(self) -> None:
+        """Ask no more, and keep no records."""
+        self._at, self._asked, self.found = self._upto, None, []
 
     @property
     def ended(self) -> bool:
@@ -361,13 +380,15 @@ class Refetch(RecordAsker):
         if self._until is None:
             self._until = now + REFETCH_S_MAX
         if self._asked is not None and now >= self._asked[2]:
-            self._asked = None
+            self._asked, self._is_silent = None, True
             self._refusals += 1
         holders = self._state.holders(self._at)
         if now >= self._until or self._refusals >= len(holders):
             self.failed, self.late, self._asked = True, now >= self._until, None
+            if self._is_silent:
+                self._again_s = min(2 * self._again_s, REFETCH_AGAIN_S_MAX)
         elif self._asked is None and self._is_free(now):
-            self._asked = (*self._ask(holders, self._at), now + REFETCH_AGAIN_S)
+            self._asked = (*self._ask(holders, self._at), now + self._again_s)
 
     def awaits(self, reply: Fetched) -> bool:
         return self._asked is not None and reply.call == self._asked[0]
@@ -380,6 +401,7 @@ class Refetch(RecordAsker):
         records = self._fitting(first_piece(reply.records))
         if records:
             self._refusals, self._at = 0, records[-1].end
+            self._turn -= 1
             self._room -= sum(record.size for record in records)
             self.found += records
             self._count(records, now)

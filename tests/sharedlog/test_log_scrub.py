@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from ares.cli.status_command import _warnings
 from ares.cli.upkeep_commands import _sentence
@@ -233,6 +234,85 @@ async def test_a_fetch_that_takes_too_long_says_so(log, run, monkeypatch):
     repairs, log.silent = LogRepairs(unpaced), True
     await repairs.repair(log.hosted, PLACE, run)
     assert "do not come soon enough" in repairs.damaged[log.hosted, PLACE]
+
+
+class SlowAnswers:
+    """Answers of a single record, ``most`` in an attempt; ``asked`` has the asked positions."""
+
+    def __init__(self, log, monkeypatch, most=1):
+        self.asked, self.left, self.most = [], most, most
+        monkeypatch.setattr(earlier_chains, "REFETCH_AGAIN_S", 0.05)
+        monkeypatch.setattr(log.hosted.node.refetch, "_again_s", 0.05)
+        monkeypatch.setattr(log, "deliver", self.deliver)
+        self.hand = log.hosted.hand
+
+    def deliver(self, server, reply):
+        self.asked.append(reply.first)
+        if self.left > 0:
+            self.left -= 1
+            self.hand(server, replace(reply, records=reply.records[:1]))
+
+    async def attempt(self, repairs, hosted, place, run):
+        """Try to repair a place; return whether it was repaired."""
+        self.left = self.most
+        await repairs.repair(hosted, place, run)
+        return (hosted, place) not in repairs.damaged
+
+
+async def test_a_slow_fetch_goes_on_where_it_ended(log, run, monkeypatch):
+    slow, repairs, before = SlowAnswers(log, monkeypatch), LogRepairs(unpaced), seen(log.state)
+    count = len(log.frames(PLACE)) - 2
+    damage_batch(log, PLACE, *range(1, count))
+    attempts = 0
+    while not await slow.attempt(repairs, log.hosted, PLACE, run):
+        attempts += 1
+        assert attempts < count
+        assert len(repairs._begun.found[next(iter(repairs._begun.found))]) == attempts
+        assert not log.hosted.node.refetch.found, "only one server-wide copy is kept"
+    assert attempts == count - 2
+    assert repairs._begun == log_scrub.BegunFetch()
+    assert not unreadable(log)
+    assert seen(log.state) == before
+
+
+async def test_the_records_of_each_loss_are_kept(log, run, monkeypatch):
+    slow, repairs = SlowAnswers(log, monkeypatch), LogRepairs(unpaced)
+    damage_batch(log, PLACE, 1, 3)
+    assert not await slow.attempt(repairs, log.hosted, PLACE, run)
+    assert await slow.attempt(repairs, log.hosted, PLACE, run)
+    assert len([first for first in slow.asked if first == slow.asked[0]]) == 1
+
+
+async def test_the_records_of_a_single_place_are_kept_while_they_grow(log, run, monkeypatch):
+    slow, repairs = SlowAnswers(log, monkeypatch), LogRepairs(unpaced)
+    places = (PLACE, PLACE + 2)
+    for place in places:
+        damage_batch(log, place, 1, 2, 3)
+    for place in places:
+        assert not await slow.attempt(repairs, log.hosted, place, run)
+        assert repairs._begun.where == (log.hosted, PLACE)
+    slow.most = 0
+    assert not await slow.attempt(repairs, log.hosted, PLACE, run)
+    assert repairs._begun.where == (log.hosted, PLACE), "it is kept until another place has some"
+    slow.most = 1
+    assert not await slow.attempt(repairs, log.hosted, PLACE + 2, run)
+    assert repairs._begun.where == (log.hosted, PLACE + 2)
+
+
+async def test_a_place_without_answers_is_tried_behind_the_others(log, run, monkeypatch):
+    """Its records may be nowhere, and other places of its log are not tried after it."""
+    slow, repairs = SlowAnswers(log, monkeypatch, most=9), LogRepairs(unpaced)
+    damage_batch(log, PLACE, 2)
+    damage_batch(log, PLACE + 2, 2)
+    for place in (PLACE, PLACE + 2):
+        repairs.note(log.hosted, place)
+    [lost], hand = log.begun_repair(PLACE).look(unpaced), slow.hand
+    slow.hand = lambda server, reply: reply.first == lost.first or hand(server, reply)
+    await repairs.try_all(run)
+    assert list(repairs.damaged) == [(log.hosted, PLACE + 2), (log.hosted, PLACE)]
+    slow.left = 9
+    await repairs.try_all(run)
+    assert list(repairs.damaged) == [(log.hosted, PLACE)]
 
 
 async def test_a_record_that_no_server_has_whole_is_left(log, run):

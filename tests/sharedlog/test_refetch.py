@@ -7,7 +7,7 @@ from ares.model.configuration import Status, Successor
 from ares.model.log_messages import Append, Fetch, Fetched, Seal, Trim
 from ares.model.messages import CollectConfig, Introduce
 from ares.reconfig.throttle import Throttle
-from ares.sharedlog.earlier_chains import REFETCH_AGAIN_S, REFETCH_S_MAX
+from ares.sharedlog.earlier_chains import REFETCH_AGAIN_S, REFETCH_AGAIN_S_MAX, REFETCH_S_MAX
 from ares.sharedlog.log_facts import PIECES, LostRecords
 
 from .chains import CLIENT, Wired, call, chain, sealed
@@ -196,6 +196,77 @@ def test_a_fetch_of_lost_records_ends_in_any_case(wired):
     assert node.refetch.failed
     assert 0 < len(node.refetch.found) < 100
     assert not node.refetch.awaits(Fetched(request.call, at, (), 0)), "no late answer counts"
+
+
+@pytest.mark.parametrize("first", [0, 3], ids=["all", "a trim took the first"])
+def test_a_fetch_goes_on_behind_the_records_of_an_earlier_one(wired, first):
+    right, node = list(records(wired)), wired.nodes["s1"]
+    wired.sent.clear()
+    node.refetch.seek(LostRecords(C0.id, 0, 6, 6), first, 6, right[:2])
+    node.refetch.go_on(wired.now)
+    wired.collect("s1")
+    to, request = asked(wired)
+    assert request.first == right[2].first
+    wired.hand("s1", Fetched(request.call, request.first, tuple(right[2:]), 0), to)
+    assert node.refetch.ended
+    assert not node.refetch.failed
+    assert node.refetch.found == right[first // 2 :]
+    node.refetch.stop()
+    assert node.refetch.ended
+    assert not node.refetch.found
+
+
+def test_kept_records_beyond_a_cut_are_not_needed(wired):
+    right, node = list(records(wired)), wired.nodes["s1"]
+    node.refetch.seek(LostRecords(C0.id, 0, 6, 6), 0, 4, right)
+    assert node.refetch.ended
+    assert node.refetch.found == right[:2]
+
+
+def test_kept_records_count_with_the_records_that_come(wired):
+    right, node = list(records(wired)), wired.nodes["s1"]
+    wired.sent.clear()
+    node.refetch.seek(LostRecords(C0.id, 0, 6, 5), 0, 6, right[:2])
+    node.refetch.go_on(wired.now)
+    wired.collect("s1")
+    to, request = asked(wired)
+    wired.hand("s1", Fetched(request.call, 4, tuple(right[2:]), 0), to)
+    assert not node.refetch.ended, "they are more than the lost records"
+
+
+def test_a_holder_that_answers_is_asked_again(wired):
+    right, node = list(records(wired)), wired.nodes["s1"]
+    wired.sent.clear()
+    node.refetch.seek(LostRecords(C0.id, 0, 6, 1000), 0, 6)
+    node.refetch.go_on(wired.now)
+    holders = []
+    for record in right:
+        wired.collect("s1")
+        to, request = asked(wired)
+        holders.append(to)
+        wired.hand("s1", Fetched(request.call, record.first, (record,), 0), to)
+    assert node.refetch.ended
+    assert len(set(holders)) == 1
+
+
+def test_the_next_fetch_waits_longer_for_slow_holders(wired):
+    node, lost, waits = wired.nodes["s1"], LostRecords(C0.id, 2, 6, 1000), []
+
+    def seek(lost):
+        node.refetch.seek(lost, 2, 6)
+        begun = wired.now
+        while not node.refetch.ended:
+            node.refetch.go_on(wired.now)
+            wired.now += 1.0
+        waits.append(wired.now - begun)
+
+    for _ in range(4):
+        seek(lost)
+    assert waits == sorted(waits)
+    assert waits[0] < 2 * REFETCH_AGAIN_S + 3
+    assert 2 * REFETCH_AGAIN_S_MAX <= waits[-1] < 2 * REFETCH_AGAIN_S_MAX + 3
+    seek(lost._replace(first=1))
+    assert waits[-1] == waits[0]
 
 
 def test_what_is_needed_depends_on_durable_facts(wired):
