@@ -1,4 +1,4 @@
-"""A run of ARES II as published in which a completed write is lost, message by message.
+"""A run of ARES II as printed in which a completed write is lost, message by message.
 
 The servers are s0, s1 and s2. The write is stored at {s1, s2}, the mover tells {s0, s1} of the next
 configuration, and asks {s0, s2} for the data.
@@ -9,7 +9,15 @@ from typing import Any
 from ares.engine.effects import Operation
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import DEFAULT_DOMAIN, ObjectName
-from ares.model.messages import Introduce, ListReply, PutData, QueryList, TagReply, WriteConfig
+from ares.model.messages import (
+    CollectConfig,
+    Introduce,
+    ListReply,
+    PutData,
+    QueryList,
+    TagReply,
+    WriteConfig,
+)
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
 from ares.testing.published.ares2 import Ares2Client, Ares2Switches
@@ -99,7 +107,7 @@ def _answer(reply: Any) -> str:
     known = f"nextC = {_next(reply.successor)}"
     if isinstance(reply, ListReply):
         shown = ["bottom" if each.element is None else _tag(each.tag) for each in reply.entries]
-        return f"{', '.join(shown)}, {known}"
+        return f"{', '.join(shown) or 'an empty List'}, {known}"
     return f"{_tag(reply.tag)}, {known}" if isinstance(reply, TagReply) else known
 
 
@@ -116,9 +124,10 @@ def _next(successor: Successor | None) -> str:
 def losing_run(r1: bool) -> tuple[Any, list[str]]:
     """Return the value read after a completed write of b"new", and the diagram's lines.
 
+    ARES II has all its modifications, gc-config too.
     With rule R1 the same schedule goes on in the order of sending where the decisive messages end.
     """
-    script = Script(Ares2Switches(gc=False, r1=r1))
+    script = Script(Ares2Switches(r1=r1))
     (w, writer), (g, mover), (r, reader) = map(script.join, "wgr")
     writing = w.start(writer.write(X, b"new"))
     moving = g.start(mover.reconfig(C1, [X]))
@@ -137,10 +146,12 @@ def losing_run(r1: bool) -> tuple[Any, list[str]]:
     script.ask(w, "s2", PutData)
     if writing.ended:
         script.say(w, "the write is complete at s1 and s2")
-    for server in ("s0", "s1"):
-        script.ask(g, server, WriteConfig)
+    for kind in (WriteConfig, CollectConfig):
+        for server in ("s0", "s1"):
+            script.ask(g, server, kind)
+    assert moving.ended
     script.say(g, "the reconfiguration is complete")
-    _rest(script, writing, moving)
+    _rest(script, writing)
     reading = script.begin(r, reader.read(X), "a read begins")
     for kind in (QueryList, WriteConfig, QueryList):
         for server in ("s0", "s1"):

@@ -14,7 +14,7 @@ C1 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 1, C0.id)
 
 
 @cache
-def count(r1: bool) -> tuple[Count, int]:
+def count(r1: bool, gc: bool) -> tuple[Count, int]:
     """Return the number of schedules, and of states, of a write beside a reconfiguration.
 
     A read follows when both are complete; its second phase cannot change its value, and is left
@@ -22,7 +22,7 @@ def count(r1: bool) -> tuple[Count, int]:
     """
 
     def client(number: int) -> Ares2Client:
-        return Ares2Client(ClientId(number), C0, Ares2Switches(gc=False, r1=r1))
+        return Ares2Client(ClientId(number), C0, Ares2Switches(gc=gc, r1=r1))
 
     def lost(results: list[Any]) -> bool:
         tag, _, found = results
