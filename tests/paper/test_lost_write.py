@@ -16,13 +16,14 @@ TRANSCRIPTION = ROOT / "ares/testing/published"
 
 
 def test_the_run_loses_a_completed_write_and_with_r1_it_does_not():
-    value, lines = losing_run(r1=False)
-    assert value is TOMBSTONE
-    assert "Note over w: the write is complete at s1 and s2" in lines
-    assert any("GC-CONFIG" in line for line in lines)
-    value, lines = losing_run(r1=True)
-    assert value == b"new"
-    assert lines[-1] == "Note over r: returns v1"
+    run = losing_run(r1=False)
+    assert run.value is TOMBSTONE
+    assert "Note over w: the write is complete at s1 and s2" in run.lines
+    assert any("GC-CONFIG" in line for line in run.lines)
+    assert sum("->>" in line for line in run.decisive) == 10
+    mended = losing_run(r1=True)
+    assert mended.value == b"new"
+    assert mended.lines[-1] == "Note over r: returns v1"
 
 
 @pytest.mark.parametrize("gc", [False, pytest.param(True, marks=pytest.mark.slow)])

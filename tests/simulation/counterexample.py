@@ -19,26 +19,19 @@ write.
 
 ## The run
 
-The run is of the algorithms to the letter (`ares/testing/published`), but for the readings below,
-on the servers of this project, and has all modifications of ARES II: piggyback, gc-config and
-batching. `w` writes, `g` reconfigures from c0 to c1, `r` reads. Both
-configurations are ABD on s0, s1 and s2. `t0` is the tag of the initial value v0, `t1` the tag of
-the write. The write is stored at s1 and s2; `g` tells s0 and s1 of c1, and asks s0 and s2 for the
-data. Any two of these three quorums meet, but s1 stores the write before it hears of c1, and s2
-after it was asked for the data.
+`w` writes, `g` reconfigures from c0 to c1, `r` reads. Both configurations are ABD on s0, s1 and s2.
+`t0` is the tag of the initial value v0, `t1` the tag of the write. Ten messages decide:
 
 ```mermaid
-sequenceDiagram
-    participant w
-    participant g
-    participant s0
-    participant s1
-    participant s2
-    participant r
 {losing}
 ```
 
-Requests outside of the picture arrive after its end, or never.
+The write is stored at s1 and s2; `g` tells s0 and s1 of c1, and asks s0 and s2 for the data. Any
+two of these three quorums meet, but s1 stores the write before it hears of c1, and s2 after it was
+asked for the data. Hence `g` moves t0. An arrow is a request, with the meaning of its reply. The
+picture lacks the messages that decide nothing: the moved data, gc-config, the put-config of `r`,
+and the answers of s1 to `r`, which are those of s0. [All messages](#all-messages-of-the-run) are
+below. The run has all modifications of ARES II: piggyback, gc-config and batching.
 
 ## The step of the proof that fails
 
@@ -68,13 +61,6 @@ and of get-data either stored the value first, and get-data finds it, or names t
 writer, which goes on to c1. The same schedule with R1:
 
 ```mermaid
-sequenceDiagram
-    participant w
-    participant g
-    participant s0
-    participant s1
-    participant s2
-    participant r
 {mended}
 ```
 
@@ -138,8 +124,8 @@ when c1 is finalized. Such a read does not look at the nextC of its get-data, an
 
 ## Servers of this project beside Algorithm 4
 
-The search over all schedules has servers of Alg. 4 (`ares/testing/published/alg4.py`). The run
-above, random schedules and experiments have the servers of this project, which answer the same but
+The search over all schedules has servers of Alg. 4 (`ares/testing/published/alg4.py`). The runs,
+random schedules and experiments have the servers of this project, which answer the same but
 for four points:
 
 - (t0, v0) is in a List without being stored.
@@ -147,6 +133,22 @@ for four points:
 - After gc-config a server forgets the tags, where Alg. 4:39-41 keep each with bottom. The List is
   empty, and a get-data of the transcription takes an empty List as bottom.
 - A server refuses QUERY-LIST for a List with an element that rotted on its disk.
+
+## All messages of the run
+
+The run is of the algorithms to the letter (`ares/testing/published`), but for the readings above,
+on the servers of this project. An arrow is a request or a reply. Requests outside of the picture
+arrive after its end, or never.
+
+```mermaid
+{losing_whole}
+```
+
+With rule R1:
+
+```mermaid
+{mended_whole}
+```
 
 The page is written by `python -m tests.simulation.counterexample`. Tests:
 `tests/paper/test_lost_write.py`, `tests/paper/test_transcription.py`.
@@ -169,15 +171,19 @@ def row(name: str) -> str:
 
 def page(rows: Iterable[str]) -> str:
     """Return the document with these rows of searches."""
+    losing, mended = losing_run(r1=False), losing_run(r1=True)
     return TEXT.format(
-        losing=_drawn(losing_run(r1=False)[1]),
-        mended=_drawn(losing_run(r1=True)[1]),
+        losing=_drawn("w g s0 s1 s2 r", losing.decisive),
+        mended=_drawn("w g s0 s1 s2 r", mended.decisive),
+        losing_whole=_drawn("w g s0 s1 s2 r", losing.lines),
+        mended_whole=_drawn("w g s0 s1 s2 r", mended.lines),
         counts="\n".join(rows),
     )
 
 
-def _drawn(lines: list[str]) -> str:
-    return "\n".join(f"    {line}" for line in lines)
+def _drawn(participants: str, lines: list[str]) -> str:
+    named = [f"participant {name}" for name in participants.split()]
+    return "\n".join(["sequenceDiagram", *(f"    {line}" for line in (*named, *lines))])
 
 
 if __name__ == "__main__":
