@@ -6,19 +6,20 @@ from typing import Any
 from ares.engine.effects import Operation
 from ares.model.configuration import Successor
 from ares.model.identity import ConfigurationId
-from ares.model.messages import Introduce, ListReply, PutData, TagReply
+from ares.model.messages import DataReply, Introduce, ListReply, PutData, TagReply
 from ares.model.tag import Tag
 from tests.protocol.protocol_world import Pending, ProtocolClient, ProtocolWorld
 
 NAMES = {
     "GetTag": "QUERY-TAG",
     "QueryList": "QUERY-LIST",
+    "GetData": "GET-DATA",
     "PutData": "PUT-DATA",
     "ReadConfig": "READ-CONFIG",
     "WriteConfig": "WRITE-CONFIG",
     "CollectConfig": "GC-CONFIG",
 }
-"""Names of the paper's messages."""
+"""Names of the paper's messages; GET-DATA is the request of this project for QUERY-LIST."""
 
 
 class Script:
@@ -114,6 +115,8 @@ def _answer(request: Any, reply: Any) -> str:
     if isinstance(reply, ListReply):
         shown = ["bottom" if each.element is None else _tag(each.tag) for each in reply.entries]
         return f"{', '.join(shown) or 'an empty List'}, {known}"
+    if isinstance(reply, DataReply):
+        return f"{', '.join(map(_tag, reply.tags))}, dropped up to {_tag(reply.trimmed)}"
     return f"{_tag(reply.tag)}, {known}" if isinstance(reply, TagReply) else known
 
 

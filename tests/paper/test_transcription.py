@@ -26,7 +26,7 @@ from ares.model.messages import (
     ReadConfig,
     WriteConfig,
 )
-from ares.model.tag import TAG_ZERO, Tag
+from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
 from ares.replica.replica import Replica
 from ares.testing.published.alg4 import beginning, respond
@@ -40,6 +40,7 @@ from ares.testing.published.published_objects import (
     connect_published,
     permitted_c0,
 )
+from tests.paper.read_going_back import ReadGoingBack
 from tests.paper.schedules import PLANS, Done, broken_atomicity
 from tests.protocol.protocol_world import ProtocolWorld, servers
 
@@ -370,39 +371,20 @@ def test_random_schedules_are_atomic_but_for_the_piggyback(switches):
 
 
 def test_a_read_goes_back_with_more_than_delta_writers():
-    """EC-DAP: delta is 1, and two writes run beside the second read (Alg. 3:13-14, Alg. 4:19-24).
+    """EC-DAP: delta is 1, and two writes run beside the read (Alg. 3:13-14, Alg. 4:19-24)."""
+    run = ReadGoingBack()
+    found = run.as_published()
+    assert (found.tag < run.completed, found.value) == (True, b"v1")
+    lists = [reply.split("reply: ")[1] for reply in found.diagram if "QUERY-LIST" in reply]
+    assert lists == [f"{tags}, nextC = none" for tags in ("t4, t3", "t2, t1", "t1, t0")]
 
-    The newest completed tag left the Lists of s0 and s1 for two incomplete ones, and is at s2 alone
-    of the servers s1, s2 and s3; the tag before is at s2 and s3.
-    """
-    world = ProtocolWorld(EC_0, range(4))
-    client, state = joined(world)
-    older = client.run(state.write(X, b"older"))
-    while world.step():
-        pass
-    world.hold = lambda _, target, message: isinstance(message, PutData) and target == "s3"
-    newest = client.run(state.write(X, b"newest"))
-    world.hold = lambda _, target, message: (
-        isinstance(message, PutData) and message.tag > older and target in ("s2", "s3")
-    )
-    assert client.run(state.dap(EC_0).get_tag(X))[0] == newest
-    for _ in range(2):
-        writer, writing = joined(world)
-        writer.start(writing.write(X, b"incomplete"))
-        while world.step():
-            pass
-    world.down = {"s0"}
-    reader, reading = joined(world)
-    assert reader.run(reading.read(X)) == (older, b"older")
-    lists = [
-        [
-            entry.tag
-            for entry in world.replicas[f"s{number}"].handle(QueryList(1, EC_0.id, X)).entries
-        ]
-        for number in range(4)
-    ]
-    assert lists[1][-1] > newest
-    assert lists[2:] == [[newest, older], [older, TAG_ZERO]]
+
+def test_with_rule_r7_the_read_of_the_same_schedule_does_not_go_back():
+    """It is open after the answers of s1, s2 and s3, and a fourth answer settles it."""
+    run = ReadGoingBack()
+    found = run.with_r7()
+    assert found.tag > run.completed
+    assert "Note over r: cannot decide: t2 may be complete" in found.diagram
 
 
 def test_traces_of_the_transcription_have_the_names_of_the_figures():

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from tests.paper.losing_run import losing_run
+from tests.paper.read_going_back import ReadGoingBack
 from tests.paper.small_scopes import count
 
 TEXT = """# The published piggyback loses a completed write
@@ -81,12 +82,26 @@ reconfiguration ends one round earlier (it lacks Alg. 5:12).
 ## EC-DAP with more than delta writers
 
 Another flaw needs no reconfiguration. A published server forgets the tags dropped from its List
-(Alg. 4:20-24). Let n = 4, k = 2 and delta = 1. A write of tag 2 is complete at s0, s1 and s2. Two
-more writes reach only s0 and s1, and push tag 2 out of their Lists. A read hears s1, s2 and s3,
-finds tag 2 in one List and tag 1 in two Lists, and returns tag 1: the read goes back. The papers
-assume at most delta concurrent writes, and a client cannot check the assumption. Servers of this
-project report the highest dropped tag, and a read decides only when no dropped tag can matter
-(`ares/dap/decidable.py`).
+(Alg. 4:20-24). Let n = 4, k = 2 and delta = 1; a quorum is three servers. A write of t2 by `w` is
+complete at s0, s1 and s2. Two more writes, by `x` and `y`, reach only s0 and s1, and push t2 out of
+their Lists. A read hears s1, s2 and s3, finds t2 in one List and t1 in two Lists, and returns t1:
+
+```mermaid
+{going_back}
+```
+
+The papers assume at most delta concurrent writes, and a client cannot check the assumption.
+
+Servers of this project report the highest dropped tag, and a read decides only when no dropped tag
+can matter (rule R7, `ares/dap/decidable.py`). The same schedule with servers and the reader of this
+project, whose request GET-DATA asks for the tags of a List and at most one element:
+
+```mermaid
+{settled}
+```
+
+s1 may have dropped t2, and s2 has it: these are k servers, hence t2 may be complete, and t1 is no
+answer. With the answer of s0 the incomplete t4 is in k Lists, and is above every dropped tag.
 
 ## Lines that cannot be taken as printed
 
@@ -177,6 +192,8 @@ def page(rows: Iterable[str]) -> str:
         mended=_drawn("w g s0 s1 s2 r", mended.decisive),
         losing_whole=_drawn("w g s0 s1 s2 r", losing.lines),
         mended_whole=_drawn("w g s0 s1 s2 r", mended.lines),
+        going_back=_drawn("w x y s0 s1 s2 s3 r", ReadGoingBack().as_published().diagram),
+        settled=_drawn("w x y s0 s1 s2 s3 r", ReadGoingBack().with_r7().diagram),
         counts="\n".join(rows),
     )
 
