@@ -10,6 +10,7 @@ _TESTS = Path(__file__).parent
 
 WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "architecture": (),
+    "bucket": (),
     "consensus": (),
     "fragment": ("test_divide.py", "test_rabin.py", "test_store.py"),
     "journal": ("test_durable_server.py", "test_journal_full_disk.py", "test_journal_throttle.py"),

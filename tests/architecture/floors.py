@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PURE = ("model", "engine", "dap", "reconfig", "replica", "registers", "fragment", "sharedlog")
+PURE = (
+    *("model", "engine", "dap", "reconfig", "replica", "registers", "fragment", "sharedlog"),
+    "bucket",
+)
 """Packages without clock, socket, disk and random source."""
 
 PACKAGES = (
@@ -27,7 +30,8 @@ PACKAGES = (
 IMPURE = {
     "asyncio", "concurrent", "fcntl", "logging", "multiprocessing", "os", "pathlib", "pysyncobj",
     "queue", "random", "secrets", "select", "selectors",
-    "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid",
+    "shutil", "signal", "socket", "sqlite3",
+    "subprocess", "sys", "tempfile", "threading", "time", "uuid",
     "uvloop", "zmq", "datetime", "io", "aetcd", "grpc",
     "nacl",
 }  # fmt: skip

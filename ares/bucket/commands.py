@@ -1,0 +1,369 @@
+"""The commands of the index, as entries of the log: a byte for the level, then MessagePack.
+
+Every number, text and list is bounded while decoding. An entry that cannot be decoded is no
+command, for every process alike; a new field or kind therefore takes a new level.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ares.bucket.index_records import (
+    BATCH_ITEMS_MAX,
+    INDEX_DATA_BYTES_MAX,
+    PART_NUMBER_MAX,
+    Blob,
+    BucketKey,
+    BucketName,
+    Bytes,
+    Checksum,
+    Digest,
+    Etag,
+    Metadata,
+    Milliseconds,
+    PartNumber,
+    Pieces,
+    Tags,
+    Version,
+    Versioning,
+)
+from ares.model.identity import KEY_BYTES_MAX, fits
+from ares.model.numbers import Count, Number, Position
+
+COMMAND_LEVEL = 1
+"""The highest level of commands that this release knows."""
+
+PARTITIONS_MAX = 1024
+UNSETTLED_MAX = 65_536
+"""Numbers of a session from its lowest unsettled number on."""
+
+ETAGS_MAX = 16
+COLLECTED_MAX = 10_000
+BUCKET_CONFIGURATION_BYTES_MAX = 65_536
+CONFIGURATION_NAMES = ("acl", "cors", "keys", "lifecycle", "policy", "tags")
+"""Configurations of a bucket, which the fold keeps as bytes."""
+
+Etags = Annotated[tuple[Etag, ...], Meta(max_length=ETAGS_MAX)]
+Level = Annotated[int, Meta(ge=1, le=255)]
+
+
+class Conditions(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """Conditions on the newest version of a key, or on a named version; all must hold.
+
+    ``version`` is free of ABA, which an etag is not. ``etags_out``: the etag is none of these.
+    """
+
+    absent: bool = False
+    present: bool = False
+    etags: Etags = ()
+    etags_out: Etags = ()
+    version: Version | None = None
+    size: Bytes | None = None
+    modified_after_ms: Milliseconds | None = None
+    modified_until_ms: Milliseconds | None = None
+
+
+UNCONDITIONAL = Conditions()
+
+
+class IndexOperation(Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """Base of the operations in commands."""
+
+
+# -- sessions and the index itself -----------------------------------------------------------------
+
+
+class OpenSession(IndexOperation, frozen=True, tag=1):
+    """Begin a session, whose number is the position of this command."""
+
+    level: Level
+
+
+class Beat(IndexOperation, frozen=True, tag=2):
+    """Tell the digest at a position, and the oldest position that a read may need: a promise."""
+
+    position: Position
+    digest: Digest
+    reading_from: Position
+
+
+class EndSession(IndexOperation, frozen=True, tag=3):
+    """End the session ``of``, unless it gave a command after position ``last``."""
+
+    of: Position
+    last: Position
+
+
+class Collected(IndexOperation, frozen=True, tag=4):
+    """Forget garbage whose names were dropped."""
+
+    blobs: Annotated[tuple[Blob, ...], Meta(max_length=COLLECTED_MAX)]
+
+
+class KeepSnapshot(IndexOperation, frozen=True, tag=5):
+    """Keep a snapshot of the rows at ``position``, whose pieces are at a quorum."""
+
+    position: Position
+    digest: Digest
+    pieces: Pieces
+
+
+class RaiseLevel(IndexOperation, frozen=True, tag=6):
+    """Put a level in force, if every live session knows it."""
+
+    level: Level
+
+
+# -- buckets ---------------------------------------------------------------------------------------
+
+
+class CreateBucket(IndexOperation, frozen=True, tag=16):
+    """Create a bucket, unless its name is taken."""
+
+    bucket: BucketName
+    owner: Annotated[str, Meta(max_length=256)] = ""
+
+
+class DeleteBucket(IndexOperation, frozen=True, tag=17):
+    """Delete a bucket without versions and without uploads."""
+
+    bucket: BucketName
+
+
+class SetBucket(IndexOperation, frozen=True, tag=18):
+    """Change the versioning, the quota or a configuration; None leaves it. Empty bytes remove."""
+
+    bucket: BucketName
+    versioning: Versioning | None = None
+    quota: Count | None = None
+    name: str = ""
+    configuration: Annotated[bytes, Meta(max_length=BUCKET_CONFIGURATION_BYTES_MAX)] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the name of the configuration."""
+        if self.name not in CONFIGURATION_NAMES and (self.name or self.configuration is not None):
+            raise ValueError(f"no configuration of a bucket is called {self.name!r}")
+
+
+# -- objects ---------------------------------------------------------------------------------------
+
+
+class OfObject(IndexOperation, frozen=True):
+    """Base of operations on an object: it is named by a bucket and a key."""
+
+    bucket: BucketName
+    key: BucketKey
+
+    def __post_init__(self) -> None:
+        """Check the key's length in bytes, and the bytes kept in the index."""
+        if not fits(self.key, KEY_BYTES_MAX):
+            raise ValueError("a key longer than an object's name may be")
+        inline = sum(len(piece.data) for piece in getattr(self, "pieces", ()))
+        if inline > INDEX_DATA_BYTES_MAX:
+            raise ValueError(f"{inline} bytes in the index, at most {INDEX_DATA_BYTES_MAX}")
+
+
+class CopySource(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """An object to copy from: never a blob. ``null``: its null version."""
+
+    bucket: BucketName
+    key: BucketKey
+    version: Version | None = None
+    null: bool = False
+    conditions: Conditions = UNCONDITIONAL
+
+
+class PutObject(OfObject, frozen=True, tag=32):
+    """Make a new version of an object."""
+
+    pieces: Pieces
+    etag: Etag
+    conditions: Conditions = UNCONDITIONAL
+    metadata: Metadata = b""
+    checksum: Checksum = b""
+    tags: Tags = b""
+
+
+class CopyObject(OfObject, frozen=True, tag=33):
+    """Copy without bytes. ``metadata``, ``tags``: in place of the source's, unless None."""
+
+    source: CopySource
+    conditions: Conditions = UNCONDITIONAL
+    metadata: Metadata | None = None
+    tags: Tags | None = None
+
+
+class DeleteObject(OfObject, frozen=True, tag=34):
+    """Delete the newest version, or a named version. ``null``: the null version."""
+
+    version: Version | None = None
+    null: bool = False
+    conditions: Conditions = UNCONDITIONAL
+
+
+class SetTags(OfObject, frozen=True, tag=35):
+    """Set the tags of a version, which stays the same version."""
+
+    tags: Tags
+    version: Version | None = None
+    null: bool = False
+    conditions: Conditions = UNCONDITIONAL
+
+
+ItemOperation = PutObject | CopyObject | DeleteObject | SetTags
+
+
+class ObjectBatch(IndexOperation, frozen=True, tag=36):
+    """Several operations in one command. ``atomic``: all or none, by the state before the batch."""
+
+    items: Annotated[tuple[ItemOperation, ...], Meta(min_length=1, max_length=BATCH_ITEMS_MAX)]
+    atomic: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that no item of an atomic batch depends on an earlier item."""
+        changed: set[tuple[str, str]] = set()
+        for item in self.items if self.atomic else ():
+            source = item.source if isinstance(item, CopyObject) else item
+            if {(item.bucket, item.key), (source.bucket, source.key)} & changed:
+                raise ValueError("an item of an atomic batch depends on an earlier item")
+            changed.add((item.bucket, item.key))
+
+
+# -- multipart uploads -----------------------------------------------------------------------------
+
+
+class BeginUpload(OfObject, frozen=True, tag=48):
+    """Begin a multipart upload."""
+
+    metadata: Metadata = b""
+    tags: Tags = b""
+    checksum: Checksum = b""
+
+
+class OfUpload(OfObject, frozen=True):
+    """Base of operations on an upload."""
+
+    upload: Version
+
+
+class PutPart(OfUpload, frozen=True, tag=49):
+    """Set a part of an upload, in place of an earlier one with its number."""
+
+    part: PartNumber
+    pieces: Pieces
+    etag: Etag
+    checksum: Checksum = b""
+
+
+class CopyPart(OfUpload, frozen=True, tag=50):
+    """Make a part of the ``length`` bytes from ``first`` on; 0 stands for all bytes."""
+
+    part: PartNumber
+    source: CopySource
+    etag: Etag
+    first: Bytes = 0
+    length: Bytes = 0
+
+
+class NamedPart(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A part as the client that completes the upload knows it."""
+
+    part: PartNumber
+    etag: Etag
+
+
+class CompleteUpload(OfUpload, frozen=True, tag=51):
+    """Make the named parts an object, and end the upload."""
+
+    parts: Annotated[tuple[NamedPart, ...], Meta(min_length=1, max_length=PART_NUMBER_MAX)]
+    etag: Etag
+    conditions: Conditions = UNCONDITIONAL
+    checksum: Checksum = b""
+
+
+class AbortUpload(OfUpload, frozen=True, tag=52):
+    """End an upload without an object."""
+
+
+UpkeepOperation = OpenSession | Beat | EndSession | Collected | KeepSnapshot | RaiseLevel
+"""Operations whose repetition changes nothing: their results are not remembered."""
+
+ChangingOperation = (
+    CreateBucket | DeleteBucket | SetBucket | ItemOperation | ObjectBatch
+    | BeginUpload | PutPart | CopyPart | CompleteUpload | AbortUpload
+)  # fmt: skip
+
+
+class Command(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An operation of a session. ``number``: its number in the session.
+
+    ``lowest``: the session's lowest number whose command or blob is not settled. ``invocation``:
+    the id that a client's library gives to all attempts of a request.
+    """
+
+    session: Position
+    number: Number
+    lowest: Number
+    ms: Milliseconds
+    operation: UpkeepOperation | ChangingOperation
+    partition: Annotated[int, Meta(ge=0, lt=PARTITIONS_MAX)] = 0
+    invocation: Annotated[bytes, Meta(max_length=64)] = b""
+
+    def __post_init__(self) -> None:
+        """Check the number against the lowest number."""
+        if not 0 <= self.number - self.lowest < UNSETTLED_MAX:
+            raise ValueError(f"number {self.number}, and {self.lowest} is not settled")
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Command)
+
+
+def encode_command(command: Command) -> bytes:
+    """Return the entry of the log with the command."""
+    return bytes([COMMAND_LEVEL]) + _encoder.encode(command)
+
+
+def decode_command(entry: bytes) -> Command | None:
+    """Return the command of level 1 in an entry; None if there is none."""
+    if entry[:1] != b"\x01":
+        return None
+    try:
+        return _decoder.decode(memoryview(entry)[1:])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def own_blobs(operation: UpkeepOperation | ChangingOperation) -> Iterator[Blob]:
+    """Yield the blobs that an operation names: they must be new, and of its own session."""
+    items: tuple[object, ...] = (
+        operation.items if isinstance(operation, ObjectBatch) else (operation,)
+    )
+    for item in items:
+        if isinstance(item, PutObject | PutPart | KeepSnapshot):
+            for piece in item.pieces:
+                if piece.blob is not None:
+                    yield piece.blob
+
+
+def invocation_print(command: Command) -> bytes:
+    """Return the bytes that all attempts of a request have in common, in any session.
+
+    The kind, the bucket, the key, the conditions, and the etag or the upload; no blob.
+    """
+    operation = command.operation
+    items: tuple[Struct, ...] = (
+        operation.items if isinstance(operation, ObjectBatch) else (operation,)
+    )
+    common = [
+        [type(item).__name__]
+        + [
+            getattr(item, field)
+            for field in item.__struct_fields__
+            if field not in ("pieces", "checksum")
+        ]
+        for item in items
+    ]
+    return _encoder.encode([command.invocation, type(operation).__name__, common])

@@ -1,0 +1,31 @@
+"""The judgement of a condition: a function of the entry that is there."""
+
+from ares.bucket.command_results import CommandOutcome
+from ares.bucket.commands import Conditions
+from ares.bucket.index_records import ObjectEntry
+
+
+def judge(conditions: Conditions, entry: ObjectEntry | None) -> CommandOutcome:
+    """Return DONE if all conditions hold for the entry, else S3's failure.
+
+    A deletion counts as absent. A condition that needs an entry is NO_SUCH_KEY without one.
+    """
+    if entry is None or entry.marker:
+        needs = (
+            conditions.present
+            or conditions.etags
+            or conditions.version is not None
+            or conditions.size is not None
+        )
+        return CommandOutcome.NO_SUCH_KEY if needs else CommandOutcome.DONE
+    modified_after, until = conditions.modified_after_ms, conditions.modified_until_ms
+    holds = (
+        not conditions.absent
+        and (not conditions.etags or entry.etag in conditions.etags)
+        and entry.etag not in conditions.etags_out
+        and conditions.version in (None, entry.version)
+        and conditions.size in (None, entry.size)
+        and (modified_after is None or entry.ms > modified_after)
+        and (until is None or entry.ms <= until)
+    )
+    return CommandOutcome.DONE if holds else CommandOutcome.CONDITION_FAILED

@@ -1,0 +1,303 @@
+"""The fold: applies the entries of the log in order, and tells the result of each command.
+
+The order of the rules matters. A command of a session that has ended changes nothing and is not
+remembered. A number below the session's lowest is settled: nothing. A number seen before has the
+remembered result, and its blob stays where it is. An invocation seen before, in any session, has
+its first result, and the new blob is garbage. Only then is the command applied.
+"""
+
+from typing import NamedTuple
+
+from blake3 import blake3
+from msgspec.structs import replace
+
+from ares.bucket.bucket_state import BucketState
+from ares.bucket.command_results import (
+    COMMAND_DONE,
+    COMMAND_FENCED,
+    COMMAND_MALFORMED,
+    COMMAND_NOT_TAKEN,
+    COMMAND_SETTLED,
+    CommandOutcome,
+    CommandResult,
+)
+from ares.bucket.commands import (
+    COMMAND_LEVEL,
+    CONFIGURATION_NAMES,
+    Beat,
+    BeginUpload,
+    ChangingOperation,
+    Collected,
+    Command,
+    CopyObject,
+    CreateBucket,
+    DeleteBucket,
+    DeleteObject,
+    EndSession,
+    KeepSnapshot,
+    ObjectBatch,
+    OfUpload,
+    OpenSession,
+    PutObject,
+    RaiseLevel,
+    SetBucket,
+    SetTags,
+    UpkeepOperation,
+    decode_command,
+    invocation_print,
+    own_blobs,
+)
+from ares.bucket.index_records import (
+    Blob,
+    BucketEntry,
+    SessionEntry,
+    SnapshotEntry,
+    Versioning,
+)
+from ares.bucket.multipart import begin_upload, change_upload
+from ares.bucket.object_changes import change_object, change_objects
+from ares.bucket.port import RowTable
+from ares.bucket.row_keys import bucket_row, configuration_row
+from ares.model.errors import AresError
+
+INVOCATIONS_KEPT = 2**17
+"""Positions for which the first result of a request is remembered, at least."""
+
+INVOCATIONS_FORGOTTEN = 4
+"""Invocations forgotten with a command, which adds at most one: a backlog ends."""
+
+SNAPSHOTS_KEPT = 2
+
+
+class UnknownLevel(AresError):
+    """A command in the log needs a later release. Nothing is lost: upgrade this process."""
+
+
+class AppliedCommand(NamedTuple):
+    """A command with its result. ``session``: of an OpenSession, its own position."""
+
+    session: int
+    number: int
+    operation: UpkeepOperation | ChangingOperation
+    result: CommandResult
+
+
+class BucketFold:
+    """The index as a fold of the log.
+
+    ``kept``: :data:`INVOCATIONS_KEPT` unless all processes of a test say otherwise.
+    """
+
+    def __init__(self, table: RowTable, partition: int = 0, kept: int = INVOCATIONS_KEPT) -> None:
+        self.state = BucketState(table)
+        self._partition = partition
+        self._kept = kept
+
+    def apply(self, entry: bytes) -> AppliedCommand | None:
+        """Apply the entry at the position; return None if it is no command of this partition.
+
+        Raises :class:`UnknownLevel` for a command of a level that is in force and not known here. A
+        level that is not in force is nothing: else any entry could stop every process.
+        """
+        state = self.state
+        level = entry[0] if entry else 0
+        if COMMAND_LEVEL < level <= state.totals.level:
+            raise UnknownLevel(
+                f"position {state.position} of the log has a command of level {level}, and this "
+                f"release knows {COMMAND_LEVEL}: nothing is lost, use a later release"
+            )
+        command = decode_command(entry)
+        applied = None
+        if command is None or command.partition != self._partition:
+            self._count_malformed()
+        else:
+            applied = self._take(command)
+        state.forget_invocations(
+            min(state.position - self._kept, state.lowest_reading), INVOCATIONS_FORGOTTEN
+        )
+        state.position += 1
+        return applied
+
+    def _count_malformed(self) -> None:
+        totals = self.state.totals
+        self.state.set_totals(replace(totals, malformed=totals.malformed + 1))
+
+    def _take(self, command: Command) -> AppliedCommand:
+        """Apply a command by the rules of sessions."""
+        state, operation, number = self.state, command.operation, command.number
+        if isinstance(operation, OpenSession):
+            return AppliedCommand(state.position, 0, operation, self._open(operation))
+        session = state.sessions.get(command.session)
+        if session is None:
+            return AppliedCommand(command.session, number, operation, COMMAND_FENCED)
+        if command.ms > state.totals.clock_ms:
+            state.set_totals(replace(state.totals, clock_ms=command.ms))
+        lowest = max(session.lowest, command.lowest)
+        state.set_session(command.session, replace(session, last=state.position, lowest=lowest))
+        if number < lowest:
+            result = COMMAND_SETTLED
+        elif isinstance(operation, UpkeepOperation):
+            result = self._keep_up(command, operation)
+        else:
+            known = state.result(command.session, number)
+            result = known if known is not None else self._change_once(command, operation)
+        return AppliedCommand(command.session, number, operation, result)
+
+    def _change_once(self, command: Command, operation: ChangingOperation) -> CommandResult:
+        """Apply a command met for the first time, unless its invocation was met before."""
+        state = self.state
+        if not self._names_new_blobs(command):
+            self._count_malformed()
+            return COMMAND_MALFORMED
+        fingerprint = request_print(command)
+        known = state.invocation(fingerprint) if command.invocation else None
+        if known is not None:
+            state.lose(own_blobs(operation))
+            result = known
+        else:
+            result = self._change(operation)
+            if command.invocation:
+                state.remember_invocation(fingerprint, result)
+        state.remember(command.session, command.number, result)
+        return result
+
+    def _names_new_blobs(self, command: Command) -> bool:
+        """Return whether the command's blobs are new ones of its session, each named once.
+
+        A blob below the lowest number may have been dropped as a name that nobody uses.
+        """
+        lowest = self.state.sessions[command.session].lowest
+        blobs = list(own_blobs(command.operation))
+        names = {(blob.session, blob.counter) for blob in blobs}
+        return len(names) == len(blobs) and all(
+            blob.session == command.session
+            and blob.counter >= lowest
+            and self.state.place(blob) is None
+            for blob in blobs
+        )
+
+    def _change(self, operation: ChangingOperation) -> CommandResult:
+        state = self.state
+        match operation:
+            case PutObject() | CopyObject() | DeleteObject() | SetTags():
+                return change_object(state, operation)
+            case ObjectBatch():
+                return change_objects(state, operation)
+            case OfUpload():
+                return change_upload(state, operation)
+            case BeginUpload():
+                return begin_upload(state, operation)
+            case CreateBucket():
+                return self._create_bucket(operation)
+            case DeleteBucket():
+                return self._delete_bucket(operation)
+            case SetBucket():
+                return self._set_bucket(operation)
+
+    # -- sessions and the index itself -------------------------------------------------------------
+
+    def _open(self, operation: OpenSession) -> CommandResult:
+        state = self.state
+        if operation.level < state.totals.level:
+            return COMMAND_NOT_TAKEN
+        session = SessionEntry(state.position, 1, state.position + 1, operation.level)
+        state.set_session(state.position, session)
+        return COMMAND_DONE
+
+    def _keep_up(self, command: Command, operation: UpkeepOperation) -> CommandResult:
+        state = self.state
+        match operation:
+            case Beat():
+                return self._beat(command.session, operation)
+            case EndSession():
+                ending = state.sessions.get(operation.of)
+                own = operation.of == command.session
+                if ending is None or (ending.last > operation.last and not own):
+                    return COMMAND_NOT_TAKEN
+                state.end_session(operation.of)
+                return COMMAND_DONE
+            case Collected():
+                for blob in operation.blobs:
+                    self._forget_garbage(blob)
+                return COMMAND_DONE
+            case KeepSnapshot():
+                return self._keep_snapshot(command, operation)
+            case RaiseLevel():
+                known = min(session.level for session in state.sessions.values())
+                if not state.totals.level < operation.level <= known:
+                    return COMMAND_NOT_TAKEN
+                state.set_totals(replace(state.totals, level=operation.level))
+                return COMMAND_DONE
+            case OpenSession():
+                raise AssertionError("an OpenSession has no session yet")
+
+    def _beat(self, number: int, operation: Beat) -> CommandResult:
+        """Take the promise of a session: the greatest holds."""
+        if operation.reading_from > self.state.position:
+            return COMMAND_NOT_TAKEN
+        session = self.state.sessions[number]
+        reading_from = max(session.reading_from, operation.reading_from)
+        self.state.set_session(number, replace(session, reading_from=reading_from))
+        return COMMAND_DONE
+
+    def _forget_garbage(self, blob: Blob) -> None:
+        """Forget garbage that no live session may read: a wrong collector forgets nothing else."""
+        place = self.state.place(blob)
+        if (
+            place is not None
+            and place.garbage is not None
+            and place.garbage < self.state.lowest_reading
+        ):
+            self.state.forget_garbage(blob)
+
+    def _keep_snapshot(self, command: Command, operation: KeepSnapshot) -> CommandResult:
+        state = self.state
+        last = max((entry.position for entry in state.snapshots()), default=0)
+        if not last < operation.position <= state.position or not self._names_new_blobs(command):
+            return COMMAND_NOT_TAKEN
+        entry = SnapshotEntry(operation.position, operation.digest, operation.pieces)
+        state.keep_snapshot(entry, SNAPSHOTS_KEPT)
+        return COMMAND_DONE
+
+    # -- buckets -----------------------------------------------------------------------------------
+
+    def _create_bucket(self, operation: CreateBucket) -> CommandResult:
+        state = self.state
+        if state.bucket(operation.bucket) is not None:
+            return CommandResult(CommandOutcome.BUCKET_EXISTS)
+        ms = state.totals.clock_ms
+        state.set_bucket(operation.bucket, BucketEntry(ms, operation.owner))
+        return CommandResult(CommandOutcome.DONE, ms=ms)
+
+    def _delete_bucket(self, operation: DeleteBucket) -> CommandResult:
+        state, bucket = self.state, self.state.bucket(operation.bucket)
+        if bucket is None:
+            return CommandResult(CommandOutcome.NO_SUCH_BUCKET)
+        if bucket.versions or bucket.uploads:
+            return CommandResult(CommandOutcome.BUCKET_NOT_EMPTY)
+        for name in CONFIGURATION_NAMES:
+            state.delete(configuration_row(operation.bucket, name))
+        state.delete(bucket_row(operation.bucket))
+        return COMMAND_DONE
+
+    def _set_bucket(self, operation: SetBucket) -> CommandResult:
+        state, bucket = self.state, self.state.bucket(operation.bucket)
+        if bucket is None:
+            return CommandResult(CommandOutcome.NO_SUCH_BUCKET)
+        versioning = bucket.versioning if operation.versioning is None else operation.versioning
+        if versioning is Versioning.OFF and bucket.versioning is not Versioning.OFF:
+            versioning = Versioning.SUSPENDED  # versions that are kept cannot be without names
+        quota = bucket.quota if operation.quota is None else operation.quota
+        state.set_bucket(operation.bucket, replace(bucket, versioning=versioning, quota=quota))
+        if operation.configuration is not None:
+            row = configuration_row(operation.bucket, operation.name)
+            if operation.configuration:
+                state.put(row, operation.configuration)
+            else:
+                state.delete(row)
+        return COMMAND_DONE
+
+
+def request_print(command: Command) -> bytes:
+    """Return 16 bytes for a request, equal for its attempts alone."""
+    return blake3(invocation_print(command)).digest(16)

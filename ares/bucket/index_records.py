@@ -1,0 +1,183 @@
+"""The records of the index: entries of objects, uploads, sessions, buckets, places of blobs.
+
+A record is a row's value. The fields are in the order of their bytes: a field is added at the end,
+with a default.
+"""
+
+import enum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ares.model.identity import KEY_BYTES_MAX
+from ares.model.numbers import INSTANT_MAX, Count, Number, Position
+
+BUCKET_NAME_PATTERN = r"\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z"
+INDEX_DATA_BYTES_MAX = 3072
+"""Bytes of an object kept in the index itself."""
+
+PIECES_MAX = 10_000
+CHUNKS_MAX = 65_536
+ETAG_CHARACTERS_MAX = 64
+OBJECT_METADATA_BYTES_MAX = 8192
+TAGS_BYTES_MAX = 16_384
+CHECKSUM_BYTES_MAX = 256
+BATCH_ITEMS_MAX = 1000
+PART_NUMBER_MAX = 10_000
+OBJECT_BYTES_MAX = 5 * 1024**4
+
+BucketName = Annotated[str, Meta(pattern=BUCKET_NAME_PATTERN)]
+BucketKey = Annotated[str, Meta(min_length=1, max_length=KEY_BYTES_MAX)]
+Etag = Annotated[str, Meta(max_length=ETAG_CHARACTERS_MAX)]
+Metadata = Annotated[bytes, Meta(max_length=OBJECT_METADATA_BYTES_MAX)]
+Tags = Annotated[bytes, Meta(max_length=TAGS_BYTES_MAX)]
+Checksum = Annotated[bytes, Meta(max_length=CHECKSUM_BYTES_MAX)]
+Bytes = Annotated[int, Meta(ge=0, le=OBJECT_BYTES_MAX)]
+Milliseconds = Annotated[int, Meta(ge=0, le=INSTANT_MAX * 1000)]
+PartNumber = Annotated[int, Meta(ge=1, le=PART_NUMBER_MAX)]
+Index = Annotated[int, Meta(ge=0, lt=BATCH_ITEMS_MAX)]
+Digest = Annotated[bytes, Meta(min_length=16, max_length=16)]
+
+
+class Version(Struct, frozen=True, array_like=True, order=True, gc=False):
+    """The position of a command and the index in its batch: a name used once, ever."""
+
+    position: Position
+    index: Index = 0
+
+
+class Blob(Struct, frozen=True, array_like=True, gc=False):
+    """The name and the size of data in the domain of blobs: ``chunks`` objects, ``length`` bytes.
+
+    The name is the session and a number of the session's counter.
+    """
+
+    session: Position
+    counter: Number
+    chunks: Annotated[int, Meta(ge=1, le=CHUNKS_MAX)]
+    length: Annotated[int, Meta(ge=1, le=OBJECT_BYTES_MAX)]
+
+
+class Piece(Struct, frozen=True, array_like=True, gc=False):
+    """``length`` bytes of content: a range of a blob from ``start`` on, or ``data`` itself."""
+
+    length: Bytes
+    blob: Blob | None = None
+    start: Bytes = 0
+    data: Annotated[bytes, Meta(max_length=INDEX_DATA_BYTES_MAX)] = b""
+
+    def __post_init__(self) -> None:
+        """Check that the range is within the blob, or that the data has the length."""
+        held = len(self.data) if self.blob is None else self.blob.length - self.start
+        both = self.blob is not None and self.data
+        if both or self.length > held or (self.blob is None and self.length != held):
+            raise ValueError(f"a piece of {self.length} bytes of {held}")
+
+
+Pieces = Annotated[tuple[Piece, ...], Meta(max_length=PIECES_MAX)]
+
+
+class ObjectEntry(Struct, frozen=True, array_like=True, gc=False):
+    """A version of an object. ``null``: made while the bucket kept no versions.
+
+    ``marker``: a deletion. ``null_version``: the older null version of the key, if one was there
+    when this entry was made; it may be gone.
+    """
+
+    version: Version
+    size: Bytes
+    etag: Etag
+    ms: Milliseconds
+    pieces: Pieces = ()
+    metadata: Metadata = b""
+    checksum: Checksum = b""
+    tags: Tags = b""
+    parts: tuple[Bytes, ...] = ()
+    null: bool = False
+    marker: bool = False
+    null_version: Version | None = None
+
+
+class UploadEntry(Struct, frozen=True, array_like=True, gc=False):
+    """A multipart upload under way; its id is the version of the command that began it."""
+
+    ms: Milliseconds
+    metadata: Metadata
+    tags: Tags
+    checksum: Checksum
+
+
+class PartEntry(Struct, frozen=True, array_like=True, gc=False):
+    """A part of an upload."""
+
+    size: Bytes
+    etag: Etag
+    ms: Milliseconds
+    pieces: Pieces
+    checksum: Checksum = b""
+
+
+class Versioning(enum.IntEnum):
+    """The versions that a bucket keeps."""
+
+    OFF = 0
+    ON = 1
+    SUSPENDED = 2
+
+
+class BucketEntry(Struct, frozen=True, array_like=True, gc=False):
+    """A bucket. ``quota``: most bytes, 0 for no bound.
+
+    The counters are exact. ``objects``: keys with a newest version that is no deletion;
+    ``versions``: all versions, deletions included; ``bytes`` of these; ``uploads`` under way, and
+    ``part_bytes`` of their parts.
+    """
+
+    ms: Milliseconds
+    owner: Annotated[str, Meta(max_length=256)] = ""
+    versioning: Versioning = Versioning.OFF
+    quota: Count = 0
+    objects: Count = 0
+    versions: Count = 0
+    bytes: Count = 0
+    uploads: Count = 0
+    part_bytes: Count = 0
+
+
+class SessionEntry(Struct, frozen=True, array_like=True, gc=False):
+    """A live session. ``last``: the position of its last command.
+
+    ``lowest``: its lowest number that is not settled. ``reading_from``: no read of it needs an
+    index older than this position. ``level``: the highest level of commands it knows.
+    """
+
+    last: Position
+    lowest: Number
+    reading_from: Position
+    level: Annotated[int, Meta(ge=1, le=255)]
+
+
+class BlobPlace(Struct, frozen=True, array_like=True, gc=False):
+    """The uses of a blob by entries, parts and kept snapshots.
+
+    ``garbage``: the position of the command that took the last use, or never gave one.
+    """
+
+    uses: Count
+    garbage: Position | None = None
+
+
+class SnapshotEntry(Struct, frozen=True, array_like=True, gc=False):
+    """A kept snapshot of the rows at ``position``."""
+
+    position: Position
+    digest: Digest
+    pieces: Pieces
+
+
+class IndexTotals(Struct, frozen=True, array_like=True, gc=False):
+    """The largest time of a command, shown to people; the level in force; entries not decoded."""
+
+    clock_ms: Milliseconds = 0
+    level: Annotated[int, Meta(ge=1, le=255)] = 1
+    malformed: Count = 0

@@ -1,0 +1,202 @@
+"""The changes of objects: put, copy, delete, tags, and batches of these."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ares.bucket.bucket_state import BucketState
+from ares.bucket.command_results import CommandOutcome, CommandResult
+from ares.bucket.commands import (
+    CopyObject,
+    CopySource,
+    DeleteObject,
+    ItemOperation,
+    ObjectBatch,
+    PutObject,
+    SetTags,
+    own_blobs,
+)
+from ares.bucket.conditions import judge
+from ares.bucket.index_records import BucketEntry, ObjectEntry, Piece, Version, Versioning
+
+
+def size_of(pieces: Sequence[Piece]) -> int:
+    return sum(piece.length for piece in pieces)
+
+
+def change_objects(state: BucketState, batch: ObjectBatch) -> CommandResult:
+    """Apply the items of a batch, each by the state that the earlier ones left.
+
+    An atomic batch is judged as a whole by the state before it. Its items are independent, so the
+    judgement holds while they are applied; the quota is judged for each item alone.
+    """
+    if batch.atomic:
+        verdicts = [_judged(state, item) for item in batch.items]
+        if any(verdict is not CommandOutcome.DONE for verdict in verdicts):
+            state.lose(own_blobs(batch))
+            return CommandResult(
+                CommandOutcome.BATCH_FAILED, items=tuple(map(CommandResult, verdicts))
+            )
+    results = [change_object(state, item, index) for index, item in enumerate(batch.items)]
+    return CommandResult(CommandOutcome.DONE, items=tuple(results))
+
+
+def change_object(state: BucketState, item: ItemOperation, index: int = 0) -> CommandResult:
+    """Apply one item if its conditions hold; otherwise its blobs are garbage."""
+    verdict = _judged(state, item)
+    if verdict is not CommandOutcome.DONE:
+        state.lose(own_blobs(item))
+        return CommandResult(verdict)
+    version = Version(state.position, index)
+    match item:
+        case PutObject():
+            entry = ObjectEntry(
+                version, size_of(item.pieces), item.etag, state.totals.clock_ms, item.pieces,
+                item.metadata, item.checksum, item.tags,
+            )  # fmt: skip
+            return add_version(state, item.bucket, item.key, entry)
+        case CopyObject():
+            return add_version(state, item.bucket, item.key, _copy(state, item, version))
+        case SetTags():
+            entry = _existing(state, item)
+            state.set_entry(item.bucket, item.key, replace(entry, tags=item.tags))
+            return told(entry)
+        case DeleteObject():
+            return _delete(state, item, version)
+
+
+def _judged(state: BucketState, item: ItemOperation) -> CommandOutcome:
+    """Return the outcome of an item by the state as it is, without a change."""
+    bucket = state.bucket(item.bucket)
+    if bucket is None:
+        return CommandOutcome.NO_SUCH_BUCKET
+    if isinstance(item, DeleteObject | SetTags):
+        entry = state.chosen(item.bucket, item.key, item.version, item.null)
+        if isinstance(item, SetTags) and (entry is None or entry.marker):
+            return CommandOutcome.NO_SUCH_KEY
+        return judge(item.conditions, entry)
+    current = state.newest(item.bucket, item.key)
+    verdict = judge(item.conditions, current)
+    if verdict is not CommandOutcome.DONE:
+        return verdict
+    if isinstance(item, CopyObject):
+        source = judged_source(state, item.source)
+        if not isinstance(source, ObjectEntry):
+            return source
+        size = source.size
+    else:
+        size = size_of(item.pieces)
+    replaced = current.size if current is not None and replaces(bucket, current) else 0
+    return over_quota(bucket, size - replaced)
+
+
+def over_quota(bucket: BucketEntry, growth: int) -> CommandOutcome:
+    """Return OVER_QUOTA if the bucket has no room for so many more bytes."""
+    used = bucket.bytes + bucket.part_bytes
+    full = bucket.quota and growth > 0 and used + growth > bucket.quota
+    return CommandOutcome.OVER_QUOTA if full else CommandOutcome.DONE
+
+
+def judged_source(state: BucketState, source: CopySource) -> ObjectEntry | CommandOutcome:
+    """Return the entry to copy from, or the outcome without one."""
+    entry = state.chosen(source.bucket, source.key, source.version, source.null)
+    if entry is None or entry.marker:
+        return CommandOutcome.NO_SUCH_SOURCE
+    verdict = judge(source.conditions, entry)
+    return entry if verdict is CommandOutcome.DONE else verdict
+
+
+def _copy(state: BucketState, item: CopyObject, version: Version) -> ObjectEntry:
+    source = judged_source(state, item.source)
+    assert isinstance(source, ObjectEntry), "the source was judged at this position"
+    return replace(
+        source,
+        version=version,
+        ms=state.totals.clock_ms,
+        metadata=source.metadata if item.metadata is None else item.metadata,
+        tags=source.tags if item.tags is None else item.tags,
+    )
+
+
+def _existing(state: BucketState, item: SetTags) -> ObjectEntry:
+    entry = state.chosen(item.bucket, item.key, item.version, item.null)
+    assert entry is not None, "the entry was judged at this position"
+    return entry
+
+
+def _delete(state: BucketState, item: DeleteObject, version: Version) -> CommandResult:
+    """Remove a named version; without a name, remove the object or add a deletion."""
+    bucket = state.bucket(item.bucket)
+    assert bucket is not None, "the bucket was judged at this position"
+    if item.version is not None or item.null or bucket.versioning is Versioning.OFF:
+        entry = state.chosen(item.bucket, item.key, item.version, item.null)
+        if entry is None:
+            return CommandResult(CommandOutcome.DONE)
+        bucket = _without(state, item.bucket, item.key, bucket, entry)
+        state.set_bucket(item.bucket, bucket)
+        return told(entry)
+    marker = ObjectEntry(version, 0, "", state.totals.clock_ms, marker=True)
+    return add_version(state, item.bucket, item.key, marker)
+
+
+def replaces(bucket: BucketEntry, current: ObjectEntry) -> bool:
+    """Return whether the next version takes the place of the newest one."""
+    return bucket.versioning is not Versioning.ON and current.null
+
+
+def add_version(state: BucketState, name: str, key: str, entry: ObjectEntry) -> CommandResult:
+    """Make ``entry`` the newest version of a key, in place of a null version or above all.
+
+    The new uses of blobs are counted before the old ones go: an object copied onto itself keeps its
+    bytes.
+    """
+    bucket, current = state.bucket(name), state.newest(name, key)
+    assert bucket is not None, "the bucket was judged at this position"
+    state.use(entry.pieces)
+    if bucket.versioning is Versioning.ON:
+        older = None
+        if current is not None:
+            older = current.version if current.null else current.null_version
+        entry = replace(entry, null=False, null_version=older)
+    else:
+        entry = replace(entry, null=True, null_version=None)
+        replaced = state.null_entry(name, key)
+        if replaced is not None:
+            bucket = _without(state, name, key, bucket, replaced)
+    there = state.newest(name, key)
+    state.set_entry(name, key, entry)
+    counted = there is not None and not there.marker
+    bucket = replace(
+        bucket,
+        versions=bucket.versions + 1,
+        bytes=bucket.bytes + entry.size,
+        objects=bucket.objects + (not entry.marker) - counted,
+    )
+    state.set_bucket(name, bucket)
+    return told(entry)
+
+
+def _without(
+    state: BucketState, name: str, key: str, bucket: BucketEntry, entry: ObjectEntry
+) -> BucketEntry:
+    """Remove a version, and return the bucket with its new counters."""
+    before = state.newest(name, key)
+    state.remove_entry(name, key, entry)
+    later = state.newest(name, key)
+    counted = before is not None and not before.marker
+    counts = later is not None and not later.marker
+    return replace(
+        bucket,
+        versions=bucket.versions - 1,
+        bytes=bucket.bytes - entry.size,
+        objects=bucket.objects + counts - counted,
+    )
+
+
+def told(entry: ObjectEntry) -> CommandResult:
+    """Return the result that tells of an entry."""
+    return CommandResult(
+        *(CommandOutcome.DONE, entry.version, entry.etag, entry.size, entry.ms),
+        null=entry.null,
+        marker=entry.marker,
+    )

@@ -1,0 +1,459 @@
+"""The fold: a table of cases for each command."""
+
+import msgspec
+import pytest
+
+from ares.bucket import commands
+from ares.bucket.command_results import CommandOutcome
+from ares.bucket.commands import (
+    AbortUpload,
+    BeginUpload,
+    Command,
+    CompleteUpload,
+    Conditions,
+    CopyObject,
+    CopyPart,
+    CopySource,
+    CreateBucket,
+    DeleteBucket,
+    DeleteObject,
+    NamedPart,
+    ObjectBatch,
+    OpenSession,
+    PutObject,
+    PutPart,
+    RaiseLevel,
+    SetBucket,
+    SetTags,
+    decode_command,
+    encode_command,
+)
+from ares.bucket.fold import UnknownLevel
+from ares.bucket.index_records import Piece, Version, Versioning
+from ares.model.units import MIB
+from tests.bucket.index_driver import IndexDriver
+
+O = CommandOutcome  # noqa: E741
+BIG = 5 * MIB
+
+
+@pytest.fixture
+def index():
+    return IndexDriver()
+
+
+@pytest.fixture
+def session(index):
+    session = index.session()
+    assert session.give(CreateBucket("photos")).done
+    return session
+
+
+def put(session, key="cat", etag="e1", length=MIB, **fields):
+    conditions = fields.pop("conditions", Conditions())
+    item = PutObject("photos", key, session.pieces(length), etag, conditions)
+    return session.give(item, **fields)
+
+
+def garbage(index):
+    return [(blob.session, blob.counter) for _, blob in index.state.garbage(100)]
+
+
+# -- put and its conditions ------------------------------------------------------------------------
+
+
+def test_a_put_makes_an_entry_with_the_version_of_its_position(index, session):
+    result = put(session, ms=5)
+    entry = index.entry("cat")
+    assert (result.outcome, result.version) == (O.DONE, Version(len(index.log) - 1))
+    assert (entry.size, entry.etag, entry.ms, entry.null) == (MIB, "e1", 1000, True)
+    bucket = index.state.bucket("photos")
+    assert (bucket.objects, bucket.versions, bucket.bytes) == (1, 1, MIB)
+
+
+def test_an_overwritten_blob_is_garbage(index, session):
+    put(session)
+    put(session, etag="e2")
+    assert garbage(index) == [(session.number, 2)]
+    assert index.state.bucket("photos").bytes == MIB
+
+
+@pytest.mark.parametrize(
+    ("there", "conditions", "outcome"),
+    [
+        (False, Conditions(absent=True), O.DONE),
+        (True, Conditions(absent=True), O.CONDITION_FAILED),
+        (False, Conditions(present=True), O.NO_SUCH_KEY),
+        (True, Conditions(present=True), O.DONE),
+        (False, Conditions(etags=("e1",)), O.NO_SUCH_KEY),
+        (True, Conditions(etags=("e0", "e1")), O.DONE),
+        (True, Conditions(etags=("e2",)), O.CONDITION_FAILED),
+        (False, Conditions(etags_out=("e1",)), O.DONE),
+        (True, Conditions(etags_out=("e1",)), O.CONDITION_FAILED),
+        (True, Conditions(etags_out=("e2",)), O.DONE),
+        (False, Conditions(version=Version(2)), O.NO_SUCH_KEY),
+        (True, Conditions(version=Version(2)), O.DONE),
+        (True, Conditions(version=Version(3)), O.CONDITION_FAILED),
+        (False, Conditions(size=MIB), O.NO_SUCH_KEY),
+        (True, Conditions(size=MIB), O.DONE),
+        (True, Conditions(size=1), O.CONDITION_FAILED),
+        (True, Conditions(modified_after_ms=1999), O.DONE),
+        (True, Conditions(modified_after_ms=2000), O.CONDITION_FAILED),
+        (True, Conditions(modified_until_ms=2000), O.DONE),
+        (True, Conditions(modified_until_ms=1999), O.CONDITION_FAILED),
+        (True, Conditions(absent=True, present=True), O.CONDITION_FAILED),
+        (True, Conditions(present=True, etags=("e1",), size=1), O.CONDITION_FAILED),
+    ],
+)
+def test_conditions(index, session, there, conditions, outcome):
+    if there:
+        put(session, ms=2000)
+    else:
+        session.give(SetBucket("photos"))
+    before = index.entry("cat")
+    result = put(session, etag="new", conditions=conditions)
+    assert result.outcome is outcome
+    if outcome is O.DONE:
+        assert index.entry("cat").etag == "new"
+    else:
+        assert index.entry("cat") == before
+        assert garbage(index) == [(session.number, 3)]
+
+
+def test_one_of_rivals_wins(index):
+    sessions = [index.session() for _ in range(8)]
+    sessions[0].give(CreateBucket("photos"))
+    outcomes = [put(each, conditions=Conditions(absent=True)).outcome for each in sessions]
+    assert outcomes == [O.DONE] + [O.CONDITION_FAILED] * 7
+
+
+def test_a_put_into_no_bucket_loses_its_blob(index, session):
+    item = PutObject("other", "cat", session.pieces(), "e")
+    assert session.give(item).outcome is O.NO_SUCH_BUCKET
+    assert garbage(index) == [(session.number, 2)]
+
+
+def test_a_quota_counts_growth(index, session):
+    session.give(SetBucket("photos", quota=3 * MIB))
+    assert put(session, length=2 * MIB).done
+    assert put(session, key="dog", length=2 * MIB).outcome is O.OVER_QUOTA
+    assert put(session, length=3 * MIB).done
+    assert put(session, length=MIB).done
+
+
+# -- delete, versions ------------------------------------------------------------------------------
+
+
+def test_a_delete_removes_the_object_and_is_repeatable(index, session):
+    put(session)
+    assert session.give(DeleteObject("photos", "cat")).done
+    assert session.give(DeleteObject("photos", "cat")).done
+    assert index.entry("cat") is None
+    assert index.state.bucket("photos").versions == 0
+    missing = DeleteObject("photos", "cat", conditions=Conditions(etags=("e1",)))
+    assert session.give(missing).outcome is O.NO_SUCH_KEY
+
+
+def test_a_delete_has_conditions(index, session):
+    put(session)
+    wrong = DeleteObject("photos", "cat", conditions=Conditions(etags=("e2",)))
+    assert session.give(wrong).outcome is O.CONDITION_FAILED
+    assert index.entry("cat") is not None
+
+
+def test_versions_are_kept_and_a_deletion_is_one(index, session):
+    session.give(SetBucket("photos", versioning=Versioning.ON))
+    first = put(session).version
+    put(session, etag="e2")
+    marker = session.give(DeleteObject("photos", "cat"))
+    assert marker.marker
+    assert put(session, etag="e3", conditions=Conditions(present=True)).outcome is O.NO_SUCH_KEY
+    bucket = index.state.bucket("photos")
+    assert (bucket.objects, bucket.versions, bucket.bytes) == (0, 3, 2 * MIB)
+    assert session.give(DeleteObject("photos", "cat", marker.version)).done
+    assert index.entry("cat").etag == "e2"
+    assert index.state.bucket("photos").objects == 1
+    assert session.give(DeleteObject("photos", "cat", first)).done
+    assert garbage(index) == [(session.number, 6), (session.number, 3)]
+
+
+def test_a_null_version_is_replaced_under_newer_versions(index, session):
+    put(session, etag="null 1")
+    session.give(SetBucket("photos", versioning=Versioning.ON))
+    for number in range(3):
+        put(session, etag=f"v{number}")
+    assert index.state.null_entry("photos", "cat").etag == "null 1"
+    session.give(SetBucket("photos", versioning=Versioning.SUSPENDED))
+    put(session, etag="null 2")
+    assert index.state.null_entry("photos", "cat").etag == "null 2"
+    assert index.state.bucket("photos").versions == 4
+    assert session.give(DeleteObject("photos", "cat", null=True)).done
+    assert index.entry("cat").etag == "v2"
+    assert index.state.null_entry("photos", "cat") is None
+    session.give(DeleteObject("photos", "cat"))
+    assert index.entry("cat").marker
+    assert put(session, etag="null 3").null
+    assert index.state.bucket("photos").versions == 4
+
+
+def test_versioning_is_never_switched_off_again(index, session):
+    session.give(SetBucket("photos", versioning=Versioning.ON))
+    session.give(SetBucket("photos", versioning=Versioning.OFF))
+    assert index.state.bucket("photos").versioning is Versioning.SUSPENDED
+
+
+# -- copy, tags, batches ---------------------------------------------------------------------------
+
+
+def copy(key, source="cat", **fields):
+    of_source = {
+        name: fields.pop(name) for name in ("version", "source_conditions") if name in fields
+    }
+    named = CopySource(
+        "photos", source, of_source.get("version"),
+        conditions=of_source.get("source_conditions", Conditions()),
+    )  # fmt: skip
+    return CopyObject("photos", key, named, **fields)
+
+
+def test_a_copy_shares_the_blob_until_the_last_goes(index, session):
+    put(session)
+    assert session.give(copy("dog")).done
+    session.give(DeleteObject("photos", "cat"))
+    assert garbage(index) == []
+    assert index.entry("dog").pieces[0].blob.counter == 2
+    session.give(DeleteObject("photos", "dog"))
+    assert garbage(index) == [(session.number, 2)]
+
+
+def test_a_copy_onto_itself_keeps_the_bytes_and_changes_the_metadata(index, session):
+    put(session)
+    assert session.give(copy("cat", metadata=b"new")).done
+    assert (index.entry("cat").metadata, garbage(index)) == (b"new", [])
+
+
+@pytest.mark.parametrize(
+    ("operation", "outcome"),
+    [
+        (copy("dog", "no"), O.NO_SUCH_SOURCE),
+        (copy("dog", version=Version(99)), O.NO_SUCH_SOURCE),
+        (copy("dog", version=Version(2)), O.DONE),
+        (copy("dog", source_conditions=Conditions(etags=("e2",))), O.CONDITION_FAILED),
+        (copy("dog", source_conditions=Conditions(etags_out=("e1",))), O.CONDITION_FAILED),
+        (copy("dog", conditions=Conditions(present=True)), O.NO_SUCH_KEY),
+        (copy("cat", conditions=Conditions(absent=True)), O.CONDITION_FAILED),
+    ],
+)
+def test_copies_are_judged_on_both_sides(session, operation, outcome):
+    put(session)
+    assert session.give(operation).outcome is outcome
+
+
+def test_tags_change_no_version(index, session):
+    version = put(session).version
+    assert session.give(SetTags("photos", "cat", b"a=b")).version == version
+    assert index.entry("cat").tags == b"a=b"
+    assert session.give(SetTags("photos", "dog", b"a=b")).outcome is O.NO_SUCH_KEY
+
+
+def test_a_batch_has_a_result_for_each_item(index, session):
+    put(session)
+    only_new = Conditions(absent=True)
+    items = (
+        PutObject("photos", "cat", session.pieces(), "e2", only_new),
+        PutObject("photos", "dog", (Piece(2, data=b"ab"),), "e3", only_new),
+        PutObject("photos", "dog", (), "e4", only_new),
+    )
+    result = session.give(ObjectBatch(items))
+    assert [item.outcome for item in result.items] == [
+        *(O.CONDITION_FAILED, O.DONE, O.CONDITION_FAILED)
+    ]
+    assert result.items[1].version == Version(len(index.log) - 1, 1)
+    assert garbage(index) == [(session.number, 3)]
+
+
+def test_a_rename_is_atomic(index, session):
+    put(session)
+    rename = (copy("dog", conditions=Conditions(absent=True)), DeleteObject("photos", "cat"))
+    assert session.give(ObjectBatch(rename, atomic=True)).done
+    assert (index.entry("cat"), index.entry("dog").etag) == (None, "e1")
+    put(session)
+    assert session.give(ObjectBatch(rename, atomic=True)).outcome is O.BATCH_FAILED
+    assert index.entry("cat") is not None
+    with pytest.raises(ValueError, match="depends on an earlier item"):
+        ObjectBatch((DeleteObject("photos", "cat"), copy("dog")), atomic=True)
+
+
+# -- multipart -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def upload(session):
+    result = session.give(BeginUpload("photos", "cat", metadata=b"m", tags=b"t"))
+    return result.version
+
+
+def part(session, upload, number, etag, length=BIG):
+    return session.give(PutPart("photos", "cat", upload, number, session.pieces(length), etag))
+
+
+def complete(upload, *parts, **fields):
+    named = tuple(NamedPart(number, etag) for number, etag in parts)
+    return CompleteUpload("photos", "cat", upload, named, "whole-2", **fields)
+
+
+def test_parts_become_an_object_and_the_rest_garbage(index, session, upload):
+    part(session, upload, 2, "p2", 1)
+    part(session, upload, 1, "old")
+    part(session, upload, 1, "p1")
+    part(session, upload, 7, "p7")
+    assert index.state.bucket("photos").part_bytes == 2 * BIG + 1
+    result = session.give(complete(upload, (1, "p1"), (2, "p2")))
+    entry = index.entry("cat")
+    assert (result.done, entry.size, entry.parts) == (True, BIG + 1, (BIG, 1))
+    assert (entry.metadata, entry.tags, entry.etag) == (b"m", b"t", "whole-2")
+    assert garbage(index) == [(session.number, 4), (session.number, 6)]
+    bucket = index.state.bucket("photos")
+    assert (bucket.uploads, bucket.part_bytes, bucket.bytes) == (0, 0, BIG + 1)
+    assert session.give(complete(upload, (1, "p1"))).outcome is O.NO_SUCH_UPLOAD
+
+
+@pytest.mark.parametrize(
+    ("named", "outcome"),
+    [
+        ([(1, "p1"), (3, "p3")], O.BAD_PART),
+        ([(1, "other")], O.BAD_PART),
+        ([(2, "p2"), (1, "p1")], O.BAD_PART_ORDER),
+        ([(1, "p1"), (1, "p1")], O.BAD_PART_ORDER),
+        ([(2, "p2"), (3, "p3"), (4, "p4")], O.PART_TOO_SMALL),
+        ([(1, "p1")], O.DONE),
+        ([(2, "p2")], O.DONE),
+    ],
+)
+def test_named_parts_are_judged(session, upload, named, outcome):
+    part(session, upload, 1, "p1")
+    part(session, upload, 2, "p2", 1)
+    if outcome is O.PART_TOO_SMALL:
+        part(session, upload, 3, "p3")
+        part(session, upload, 4, "p4")
+    assert session.give(complete(upload, *named)).outcome is outcome
+
+
+def test_a_completion_has_conditions(index, session, upload):
+    part(session, upload, 1, "p1")
+    put(session)
+    condition = Conditions(absent=True)
+    result = session.give(complete(upload, (1, "p1"), conditions=condition))
+    assert result.outcome is O.CONDITION_FAILED
+    assert index.state.bucket("photos").uploads == 1
+
+
+def test_an_aborted_upload_leaves_garbage_and_takes_no_part(index, session, upload):
+    part(session, upload, 1, "p1")
+    assert session.give(AbortUpload("photos", "cat", upload)).done
+    assert part(session, upload, 2, "p2").outcome is O.NO_SUCH_UPLOAD
+    assert garbage(index) == [(session.number, 3), (session.number, 5)]
+
+
+def test_a_part_is_a_copy_of_a_range(index, session, upload):
+    put(session, key="dog", length=2 * BIG)
+    source = CopySource("photos", "dog")
+    of = lambda number, first, length: CopyPart(  # noqa: E731
+        "photos", "cat", upload, number, source, f"p{number}", first, length
+    )
+    assert session.give(of(1, BIG, BIG)).done
+    assert session.give(of(2, 2 * BIG - 3, 0)).done
+    assert session.give(of(3, BIG, 2 * BIG)).outcome is O.BAD_RANGE
+    assert session.give(of(3, 3 * BIG, 0)).outcome is O.BAD_RANGE
+    session.give(DeleteObject("photos", "dog"))
+    assert session.give(complete(upload, (1, "p1"), (2, "p2"))).done
+    pieces = index.entry("cat").pieces
+    assert [(piece.start, piece.length) for piece in pieces] == [(BIG, BIG), (2 * BIG - 3, 3)]
+    assert garbage(index) == []
+    session.give(DeleteObject("photos", "cat"))
+    assert len(garbage(index)) == 1
+
+
+# -- buckets ---------------------------------------------------------------------------------------
+
+
+def test_a_bucket_is_created_once_and_deleted_when_empty(index, session):
+    assert session.give(CreateBucket("photos")).outcome is O.BUCKET_EXISTS
+    session.give(SetBucket("photos", name="cors", configuration=b"<xml>"))
+    put(session)
+    assert session.give(DeleteBucket("photos")).outcome is O.BUCKET_NOT_EMPTY
+    session.give(DeleteObject("photos", "cat"))
+    begun = session.give(BeginUpload("photos", "cat"))
+    assert session.give(DeleteBucket("photos")).outcome is O.BUCKET_NOT_EMPTY
+    session.give(AbortUpload("photos", "cat", begun.version))
+    assert session.give(DeleteBucket("photos")).done
+    assert session.give(DeleteBucket("photos")).outcome is O.NO_SUCH_BUCKET
+    assert session.give(SetBucket("photos")).outcome is O.NO_SUCH_BUCKET
+
+
+# -- entries that are no commands ------------------------------------------------------------------
+
+
+def _raw(*fields):
+    return b"\x01" + msgspec.msgpack.encode(list(fields))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"",
+        b"\x01",
+        b"\x00\x90",
+        b"\xff\x90",
+        b"\x02" + encode_command(Command(0, 1, 1, 0, OpenSession(1)))[1:],
+        _raw(0, 1, 1, 0, [1, 0]),
+        _raw(0, 1, 1, 0, [1, 256]),
+        _raw(0, 1, 1, 0, [99, 1]),
+        _raw(0, 1, 1, 0, [1, 1, 1]),
+        _raw(0, 1, 1, 0, [1, 1], 0, b"", 0),
+        _raw(-1, 1, 1, 0, [1, 1]),
+        _raw(0, 0, 0, 0, [1, 1]),
+        _raw(2**63, 1, 1, 0, [1, 1]),
+        _raw(0, 1, 2, 0, [1, 1]),
+        _raw(0, 70_000, 1, 0, [1, 1]),
+        _raw(0, 1, 1, 2**62, [1, 1]),
+        _raw(0, 1, 1, 0, [16, "UPPER"]),
+        _raw(0, 1, 1, 0, [16, "a\n"]),
+        _raw(0, 1, 1, 0, [32, "photos", "", [], "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "ä" * 600, [], "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "k", [[3, None, 0, b"ab"]], "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "k", [[9, [1, 1, 1, 9], 1, b""]], "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "k", [[3072, None, 0, b"a" * 3072]] * 2, "e"]),
+        _raw(0, 1, 1, 0, [18, "photos", None, None, "unknown", b"x"]),
+        _raw(0, 1, 1, 0, [36, []]),
+        b"\x01" + b"\x91" * 5000,
+    ],
+)  # fmt: skip
+def test_what_is_no_command_is_counted_and_changes_nothing_else(index, entry):
+    assert index.apply(entry) is None
+    assert (index.state.totals.malformed, index.state.position) == (1, 1)
+    assert index.session().give(CreateBucket("photos")).done
+
+
+def test_a_command_of_another_partition_is_none_of_ours(index, session):
+    assert index.apply(encode_command(session.command(CreateBucket("other"), partition=1))) is None
+    assert index.state.bucket("other") is None
+
+
+def test_a_level_is_put_in_force_when_all_know_it_and_stops_who_does_not(index):
+    old, new = index.session(), index.session(level=2)
+    assert new.give(RaiseLevel(2)).outcome is O.NOT_TAKEN
+    assert index.apply(b"\x02later") is None
+    index.state.end_session(old.number)
+    assert new.give(RaiseLevel(2)).done
+    assert new.give(CreateBucket("photos")).done
+    with pytest.raises(UnknownLevel, match="use a later release"):
+        index.apply(b"\x02later")
+    assert index.session(level=1).give(CreateBucket("more")).outcome is O.FENCED
+
+
+def test_bounds_of_the_encoding_hold_for_our_own_commands(session):
+    largest = PutObject("photos", "k" * 1024, session.pieces(), "e" * 64, metadata=b"m" * 8192)
+    command = session.command(largest, invocation=b"i" * 64)
+    assert decode_command(encode_command(command)) == command
+    assert commands.COMMAND_LEVEL == 1

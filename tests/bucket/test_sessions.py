@@ -1,0 +1,260 @@
+"""Sessions, invocations, garbage and snapshots: the rules about several processes."""
+
+import pytest
+
+from ares.bucket.command_results import CommandOutcome
+from ares.bucket.commands import (
+    Beat,
+    Collected,
+    Conditions,
+    CopyObject,
+    CopySource,
+    CreateBucket,
+    DeleteObject,
+    EndSession,
+    KeepSnapshot,
+    PutObject,
+    encode_command,
+)
+from ares.bucket.garbage import may_drop
+from ares.bucket.index_records import Blob
+from ares.bucket.row_keys import RESULT_ROWS, after
+from tests.bucket.index_driver import IndexDriver
+
+O = CommandOutcome  # noqa: E741
+NEW = Conditions(absent=True)
+NO_DIGEST = bytes(16)
+
+
+@pytest.fixture
+def index():
+    return IndexDriver()
+
+
+@pytest.fixture
+def session(index):
+    session = index.session()
+    session.give(CreateBucket("photos"))
+    return session
+
+
+def put(session, key="cat", etag="e1", **fields):
+    return PutObject("photos", key, session.pieces(), etag, fields.get("conditions", Conditions()))
+
+
+def beat(index, reading_from=None):
+    at = index.state.position
+    return Beat(at, NO_DIGEST, at if reading_from is None else reading_from)
+
+
+def results_kept(index):
+    rows = index.state.table.scan(RESULT_ROWS, after(RESULT_ROWS), 1000)
+    return len(rows)
+
+
+# -- numbers and results ---------------------------------------------------------------------------
+
+
+def test_a_repeated_command_has_the_first_result_and_keeps_its_blob(index, session):
+    session.lowest = 2
+    command = encode_command(session.command(put(session, conditions=NEW)))
+    first = index.apply(command).result
+    digest = index.state.digest
+    assert index.apply(command).result == first
+    assert first.done
+    assert index.state.garbage(10) == []
+    session.lowest = 99
+    assert digest != index.state.digest  # the session's last command is later
+
+
+def test_a_late_copy_below_the_lowest_number_is_nothing(index, session):
+    old = encode_command(session.command(put(session)))
+    index.apply(old)
+    session.give(DeleteObject("photos", "cat"))
+    assert index.apply(old).result.outcome is O.SETTLED
+    assert index.entry("cat") is None
+
+
+def test_results_go_below_the_lowest_number_and_at_the_end(index, session):
+    session.lowest = 2
+    for number in range(5):
+        session.give(put(session, etag=str(number)))
+    assert results_kept(index) == 5
+    session.lowest = 5
+    session.give(beat(index))
+    assert results_kept(index) == 2
+    session.give(EndSession(session.number, 0))
+    assert results_kept(index) == 0
+
+
+def test_a_session_may_name_new_blobs_of_its_own_only(index, session):
+    other = index.session()
+    session.lowest = 2
+    used = session.blob()
+    assert session.give(put(session)).done
+    for blob in (other.blob(), used, Blob(session.number, 1, 1, 9)):
+        pieces = (put(session).pieces[0].__class__(blob.length, blob),)
+        result = session.give(PutObject("photos", "dog", pieces, "e"))
+        assert result.outcome is O.MALFORMED
+    twice = session.pieces() * 2
+    assert session.give(PutObject("photos", "dog", twice, "e")).outcome is O.MALFORMED
+    assert index.entry("dog") is None
+    assert index.state.totals.malformed == 4
+
+
+# -- the end of a session --------------------------------------------------------------------------
+
+
+def test_a_silent_session_is_ended_and_fenced(index, session):
+    other = index.session()
+    last = index.state.sessions[session.number].last
+    assert other.give(EndSession(session.number, last)).done
+    before = index.state.digest
+    applied = index.apply(encode_command(session.command(put(session), invocation=b"i")))
+    assert applied.result.outcome is O.FENCED
+    assert index.state.digest == before
+
+
+def test_a_session_that_spoke_is_not_ended(index, session):
+    other = index.session()
+    last = index.state.sessions[session.number].last
+    session.give(beat(index))
+    assert other.give(EndSession(session.number, last)).outcome is O.NOT_TAKEN
+    assert session.give(put(session)).done
+
+
+def test_a_session_that_was_never_opened_is_fenced(index, session):
+    for number in (session.number + 1, 10_000):
+        command = session.command(put(session))
+        applied = index.apply(encode_command(command.__class__(number, 9, 9, 0, command.operation)))
+        assert applied.result.outcome is O.FENCED
+
+
+def test_a_promise_holds_at_its_greatest_and_is_not_for_the_future(index, session):
+    at = index.state.position
+    session.give(Beat(at, NO_DIGEST, at))
+    session.give(Beat(at, NO_DIGEST, at - 1))
+    assert index.state.sessions[session.number].reading_from == at
+    future = Beat(at, NO_DIGEST, 10_000)
+    assert session.give(future).outcome is O.NOT_TAKEN
+
+
+# -- invocations -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("conditions", [Conditions(), NEW])
+def test_a_retry_has_the_result_of_its_first_attempt(index, session, conditions):
+    other = index.session()
+    first = session.give(put(session, conditions=conditions), invocation=b"i")
+    session.give(DeleteObject("photos", "cat"))
+    assert other.give(put(other, conditions=conditions), invocation=b"i") == first
+    assert index.entry("cat") is None
+    assert (other.number, 1) in [(b.session, b.counter) for _, b in index.state.garbage(9)]
+
+
+def test_a_retry_of_a_failure_fails_again(index, session):
+    session.give(put(session))
+    lost = session.give(put(session, etag="e2", conditions=NEW), invocation=b"i")
+    session.give(DeleteObject("photos", "cat"))
+    assert lost.outcome is O.CONDITION_FAILED
+    again = put(session, etag="e2", conditions=NEW)
+    assert session.give(again, invocation=b"i") == lost
+
+
+@pytest.mark.parametrize("change", ["key", "etag", "conditions"])
+def test_another_request_under_the_same_invocation_is_another_request(index, session, change):
+    session.give(put(session, conditions=NEW), invocation=b"i")
+    other = {"key": "cat", "etag": "e1", "conditions": NEW}
+    other[change] = {"key": "dog", "etag": "e2", "conditions": Conditions(size=1)}[change]
+    result = session.give(put(session, **other), invocation=b"i")
+    assert result.outcome is (O.DONE if change == "key" else O.CONDITION_FAILED)
+
+
+def test_invocations_are_forgotten_when_old_and_no_session_reads_before_them():
+    index = IndexDriver(kept=10)
+    session = index.session()
+    session.give(CreateBucket("photos"))
+    first = put(session, conditions=NEW)
+    session.give(first, invocation=b"i")
+    for _ in range(30):
+        session.give(DeleteObject("photos", "dog"))
+    again = put(session, conditions=NEW)
+    assert session.give(again, invocation=b"i").done  # no promise: still known
+    session.give(beat(index))
+    session.give(DeleteObject("photos", "dog"))
+    again = put(session, conditions=NEW)
+    assert session.give(again, invocation=b"i").outcome is O.CONDITION_FAILED
+
+
+# -- garbage ---------------------------------------------------------------------------------------
+
+
+def test_garbage_waits_for_every_promise(index, session):
+    other = index.session()
+    session.give(put(session))
+    blob = index.entry("cat").pieces[0].blob
+    assert not may_drop(index.state, blob)
+    session.give(DeleteObject("photos", "cat"))
+    session.give(beat(index))
+    assert not may_drop(index.state, blob)
+    other.give(beat(index, reading_from=index.state.position - 2))
+    assert not may_drop(index.state, blob)
+    other.give(beat(index))
+    assert may_drop(index.state, blob)
+    session.give(Collected((blob,)))
+    assert index.state.place(blob) is None
+    assert index.state.garbage(10) == []
+
+
+def test_a_wrong_collector_forgets_nothing_that_is_needed(index, session):
+    session.give(put(session))
+    blob = index.entry("cat").pieces[0].blob
+    session.give(Collected((blob,)))
+    session.give(DeleteObject("photos", "cat"))
+    session.give(Collected((blob,)))
+    assert index.state.place(blob).garbage is not None
+
+
+def test_a_name_without_a_place_waits_for_its_session(index, session):
+    unused = session.blob(ahead=1)
+    session.lowest = 2
+    session.give(beat(index))
+    assert not may_drop(index.state, unused)
+    session.lowest = None
+    session.give(beat(index))
+    assert may_drop(index.state, unused)
+    far = session.blob(ahead=100)
+    assert not may_drop(index.state, far)
+    session.give(EndSession(session.number, 0))
+    assert may_drop(index.state, far)
+    assert not may_drop(index.state, Blob(index.state.position, 1, 1, 1))
+
+
+def test_a_copied_blob_is_not_garbage_while_an_entry_has_it(index, session):
+    session.give(put(session))
+    blob = index.entry("cat").pieces[0].blob
+    session.give(CopyObject("photos", "dog", CopySource("photos", "cat")))
+    session.give(DeleteObject("photos", "cat"))
+    session.give(beat(index))
+    assert not may_drop(index.state, blob)
+
+
+# -- snapshots -------------------------------------------------------------------------------------
+
+
+def test_two_snapshots_are_kept_and_the_third_makes_garbage(index, session):
+    blobs = []
+    for _ in range(3):
+        blobs.append(session.blob())
+        keep = KeepSnapshot(index.state.position, NO_DIGEST, session.pieces())
+        assert session.give(keep).done
+    assert len(index.state.snapshots()) == 2
+    session.give(beat(index))
+    assert [may_drop(index.state, blob) for blob in blobs] == [True, False, False]
+
+
+def test_a_snapshot_is_newer_than_the_last_and_not_of_the_future(index, session):
+    at = index.state.position
+    assert session.give(KeepSnapshot(at + 9, NO_DIGEST, ())).outcome is O.NOT_TAKEN
+    assert session.give(KeepSnapshot(at, NO_DIGEST, ())).done
+    assert session.give(KeepSnapshot(at, NO_DIGEST, ())).outcome is O.NOT_TAKEN
