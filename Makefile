@@ -76,6 +76,9 @@ collection: $(STAMP) dashboards ## build the collection of Ansible with the dash
 bench: $(BENCH_STAMP) ## measure every goal, and ares beside every installed store, an hour; ends with the page of goals; writes results/bench
 	@rm -f results/bench/*_figures.json results/bench/*/*_figures.json
 	@status=0; $(BENCH) || status=1; \
+		for servers in 3 5; do \
+			$(BENCH) --servers $$servers --apart 0.5 --only ares-abd,redis-wait --workloads '10 B' --out results/bench/apart$$servers || status=1; \
+		done; \
 		$(EXPERIMENTS).logs --only speed,peers,size --results results/bench/logs || status=1; \
 		$(BENCH).moving --no-durations --rounds 3 || status=1; \
 		$(BENCH).scale --only keys --full || status=1; \

@@ -10,5 +10,5 @@ requests and ``values`` the allowed results of a read. ``peers`` starts the stor
 a process that runs clients, and ``load`` runs several generators at once. ``points`` takes turns.
 ``figures`` makes medians and ratios of the measurements, and ``text`` shows them. ``bench_files``
 writes them as runs, from which `ares-cli results` makes the page. ``goals`` has the goals of the
-product, and ``performance_page`` the page of all goals.
+product, and ``performance_page`` the page of all goals. ``apart`` delays all packets of a run.
 """

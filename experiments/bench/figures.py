@@ -96,12 +96,12 @@ class BenchReport(Struct, frozen=True):
         ]
 
 
-def goal_ratios(points: Iterable[Point]) -> Iterator[tuple[str, Figure]]:
-    """Yield the ratios of ABD to each store and back, by the names that goals have."""
+def goal_ratios(points: Iterable[Point], prefix: str) -> Iterator[tuple[str, Figure]]:
+    """Yield the ratios of ABD to each store and back, by names that begin with ``prefix``."""
     for point in points:
         if (ratio := point.ratios.get("ABD")) and ratio.least > 0:
-            yield f"{point.workload}, ABD : {point.peer}", ratio
-            yield f"{point.workload}, {point.peer} : ABD", ratio.inverse
+            yield f"{prefix}{point.workload}, ABD : {point.peer}", ratio
+            yield f"{prefix}{point.workload}, {point.peer} : ABD", ratio.inverse
 
 
 def points(

@@ -2,12 +2,16 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ares.platform.interpreter import python
+from experiments import ENVIRONMENT
 from experiments.bench.__main__ import main
+from experiments.bench.apart import apart_obstacle
 from experiments.bench.bench_files import make_page
 from experiments.bench.figures import BenchReport, Figure, Point
 from experiments.bench.scale import GrowthSample, keep_samples
@@ -52,6 +56,19 @@ def test_a_short_bench_measures_every_store(tmp_path, capsys):
         assert shown[f"{store}_10_1"][0]["per_s"] == pytest.approx(
             point["per_s"]["median"], rel=1e-3
         )
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_stores_apart_wait_for_late_packets(tmp_path):
+    if why := apart_obstacle():
+        pytest.skip(why)
+    words = f"--only ares-abd --rounds 1 --seconds 0.5 --servers 3 --apart 2 --out {tmp_path}"
+    command = python("-m", "experiments.bench", "--workloads", "10 B, 1 client", *words.split())
+    subprocess.run(command, check=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    [found] = json.loads((tmp_path / "bench.json").read_text())["points"]
+    assert found["failed"] == 0
+    assert 0 < found["per_s"]["median"] <= 300, "a round trip takes 4 ms at least"
 
 
 def points_in(out: Path) -> dict[str, list[dict[str, Any]]]:

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from experiments.bench import performance_page
+from experiments.bench.__main__ import arguments, chosen, conditions, of_size
 from experiments.bench.etcd_peer import Etcd
 from experiments.bench.figures import Figure, goal_ratios
 from experiments.bench.goals import GOALS_FILE, Goal, goals
 from experiments.bench.moving import MOVING_CASES
 from experiments.bench.moving import arguments as moving_arguments
-from experiments.bench.peers import ARES_PEERS
+from experiments.bench.peers import ARES_PEERS, Ares
 from experiments.bench.performance_page import (
     UNKNOWN_COMMIT,
     GoalFigure,
@@ -24,7 +25,7 @@ from experiments.bench.performance_page import (
     with_table,
     write_figures,
 )
-from experiments.bench.redis_peer import REDIS
+from experiments.bench.redis_peer import REDIS, Redis
 from experiments.bench.scale import GrowthSample
 from experiments.bench.scale import goal_figures as scale_figures
 from experiments.bench.workload import FULL_WORKLOADS
@@ -69,11 +70,16 @@ def named(bench: str) -> set[str]:
 
 
 def test_the_bench_has_every_ratio_with_a_goal():
-    stores = [peer.name for peer in (*ARES_PEERS, *REDIS, Etcd())]
-    points = [point(peer=name, workload=each.name) for name in stores for each in FULL_WORKLOADS]
-    wanted = {name for name, goal in goals().items() if goal.bench == "python -m experiments.bench"}
-    assert len(wanted) >= 3
-    assert wanted <= {name for name, _ in goal_ratios(points)}
+    for options in ([], ["--servers", "3", "--apart", "0.5"], ["--servers", "5", "--apart", "0.5"]):
+        given = arguments(options)
+        stores = [peer.name for peer in (*ARES_PEERS, *REDIS, Etcd())]
+        points = [
+            point(peer=name, workload=each.name) for name in stores for each in FULL_WORKLOADS
+        ]
+        command = " ".join(["experiments.bench", *options])
+        wanted = {name for name in named(command) if goals()[name].bench == f"python -m {command}"}
+        assert len(wanted) >= 3
+        assert wanted <= {name for name, _ in goal_ratios(points, conditions(given))}
 
 
 def test_the_other_benches_have_the_figures_with_a_goal():
@@ -95,11 +101,28 @@ def test_the_other_benches_have_the_figures_with_a_goal():
 
 def test_a_ratio_of_a_store_to_ares_is_the_inverse():
     slow = point(peer="ares-abd-curve", workload="1 MiB, 5 clients", median=2.0)
-    found = dict(goal_ratios([slow, point(ratios={"ABD": Figure(0, 0, 0)})]))
+    found = dict(goal_ratios([slow, point(ratios={"ABD": Figure(0, 0, 0)})], "far, "))
     assert found == {
-        "1 MiB, 5 clients, ABD : ares-abd-curve": Figure(2.0, 1.0, 4.0),
-        "1 MiB, 5 clients, ares-abd-curve : ABD": Figure(0.5, 0.25, 1.0),
+        "far, 1 MiB, 5 clients, ABD : ares-abd-curve": Figure(2.0, 1.0, 4.0),
+        "far, 1 MiB, 5 clients, ares-abd-curve : ABD": Figure(0.5, 0.25, 1.0),
     }
+
+
+def test_the_number_of_servers_changes_the_majority():
+    ec, wait, alone = Ares("ec", dap="ec"), Redis("wait", wait=2), Redis("alone")
+    for servers, k, replicas in ((3, 2, 1), (5, 3, 2)):
+        assert (of_size(ec, servers).n, of_size(ec, servers).k) == (servers, k)
+        assert [of_size(each, servers).wait for each in (wait, alone)] == [replicas, 0]
+    assert [(ec.n, ec.k), wait.wait] == [(5, 3), 2]
+
+
+def test_unix_sockets_are_not_measured_apart():
+    missing: dict[str, str] = {}
+    only = ["--only", "ares-abd,ares-abd-sockets"]
+    assert len(chosen(arguments(only), missing)[0]) == 2
+    peers, _ = chosen(arguments([*only, "--apart", "1"]), missing)
+    assert [peer.name for peer in peers] == ["ares-abd"]
+    assert missing == {"ares-abd-sockets": "ares-abd-sockets: Unix sockets cannot be apart"}
 
 
 def test_the_page_has_a_line_for_every_goal():
