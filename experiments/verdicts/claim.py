@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.errors import BadInput
+from experiments.rounds.scenario import OF_ARES
 
 CLAIMS_DIRECTORY = Path(__file__).parent / "claims"
 
@@ -216,8 +217,10 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         product: tuple[str, Filters, Filters, tuple[str, ...]],
     ) -> ClaimVariant:
         op, within, against, pair = product
+        beside = self.transcription and not given["published"]
+        of_ares = given.get("algorithm", OF_ARES[0]) in OF_ARES
         words = (
-            TODAYS if self.transcription and not given["published"] else "",
+            TODAYS if beside and of_ares else "",
             op if self.each_op else "",
             given.get("algorithm", ""),
             words_of(within),
@@ -230,10 +233,10 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         quotient = Quotient(
             self.of | first, None if self.to is None else self.to | against | second
         ).within(given)
-        beside = self.beside
-        if beside is not None:
-            beside = beside.within(given | ({"op": beside.op} if beside.op else {}))
-        return ClaimVariant(", ".join(filter(None, words)), quotient, beside, judged)
+        other = self.beside
+        if other is not None:
+            other = other.within(given | ({"op": other.op} if other.op else {}))
+        return ClaimVariant(", ".join(filter(None, words)), quotient, other, judged)
 
 
 def _sided(confirmed: bool, refuted: bool) -> str:

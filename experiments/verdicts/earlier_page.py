@@ -1,68 +1,82 @@
-"""The rows of an earlier page, for claims of scenarios without new rounds.
+"""The rows of an earlier page, for claims without new figures.
 
 All rounds of the scale `points` take a night, and the repository keeps no results. Therefore a page
-can be made in parts. The evaluator judges the scenarios with rounds in the results; the row of any
-other claim stays, if figure, sentence, published number and point of the claim are the same. Pure.
+can be made in parts. A claim with figures in the results is judged; any other claim keeps its row
+if the claim is the same to the letter, but for its notes. A row carries a digest of its claim and a
+digest of its cells, as a comment: a verdict that was written by hand is not kept. Pure.
 """
 
+import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
+
+from experiments.verdicts.claim import Claim
 
 PageRow = tuple[str, ...]
 """The cells of a row of a table, without escapes."""
 
 CLAIM_COLUMNS = ("where", "claim", "published", "point", "ours", "verdict", "why")
-OF_A_CLAIM = CLAIM_COLUMNS.index("ours")
-"""Number of the columns that describe the claim. The other columns have its measurement."""
+OURS, VERDICT = CLAIM_COLUMNS.index("ours"), CLAIM_COLUMNS.index("verdict")
 
 MEASURED_COLUMNS = (
     *("scenarios", "rounds", "measured", "commit", "testbed"),
     *("peers and interpreter", "machine"),
 )
 
+_DIGESTS = re.compile(r" <!-- ([0-9a-f]{12}) ([0-9a-f]{12}) -->$")
+
 
 class EarlierPage(Struct, frozen=True):
-    """The rows of a page: of claims, by the cells that describe the claim, and of measurements."""
+    """The rows of a page: of claims, by the digest of the claim, and of measurements."""
 
-    claims: dict[PageRow, PageRow] = {}
+    claims: dict[str, PageRow] = {}
     measured: tuple[PageRow, ...] = ()
 
-    def measured_without(self, again: Collection[str]) -> Iterator[PageRow]:
-        """Yield the rows of measurements, without the scenarios that were run again.
+    def measured_of(self, scenarios: Collection[str]) -> Iterator[PageRow]:
+        """Yield the rows of measurements of ``scenarios``, without other scenarios.
 
         A row that lost a scenario has a part of its rounds: *of* this number.
         """
-        for scenarios, rounds, *others in self.measured:
-            names = scenarios.split(", ")
-            left = [name for name in names if name not in again]
-            if left != names:
+        for names, rounds, *others in self.measured:
+            left = [name for name in names.split(", ") if name in scenarios]
+            if len(left) < len(names.split(", ")):
                 rounds = f"of {rounds.removeprefix('of ')}"
             if left:
                 yield (", ".join(left), rounds, *others)
 
 
+def with_digests(claim: Claim, row: PageRow) -> PageRow:
+    """Return the row with the digests of claim and cells in its first cell."""
+    return (f"{row[0]} <!-- {claim_digest(claim)} {_digest(*row[OURS:])} -->", *row[1:])
+
+
+def claim_digest(claim: Claim) -> str:
+    """Return a digest of all that decides on a verdict, and of all sentences but notes."""
+    told = msgspec.structs.replace(claim, note="", why="")
+    return _digest(msgspec.json.encode(told).decode())
+
+
 def read_earlier(text: str) -> EarlierPage:
-    """Return the rows of the page ``text``; other tables are ignored."""
-    claims: dict[PageRow, PageRow] = {}
+    """Return the rows of the page ``text``; other tables are ignored.
+
+    Rows of claims without digests, or with cells that differ from their digest, are left out.
+    """
+    claims: dict[str, PageRow] = {}
     measured: list[PageRow] = []
-    heads: PageRow = ()
-    for line in text.splitlines():
-        if not line.startswith("| "):
-            heads = ()
-            continue
-        row = _cells(line)
-        if not heads:
-            heads = row
-        elif heads == CLAIM_COLUMNS and len(row) == len(heads) and row[0] != "---":
-            claims[row[:OF_A_CLAIM]] = row
-        elif heads == MEASURED_COLUMNS and len(row) == len(heads) and row[0] != "---":
+    for heads, row in _rows(text):
+        if heads == MEASURED_COLUMNS and len(row) == len(heads):
             measured.append(row)
+        elif heads == CLAIM_COLUMNS and len(row) == len(heads):
+            found = _DIGESTS.search(row[0])
+            if found is not None and found[2] == _digest(*row[OURS:]):
+                claims[found[1]] = row
     return EarlierPage(claims, tuple(measured))
 
 
-def table(heads: Sequence[str], rows: Iterator[PageRow] | Sequence[PageRow]) -> str:
+def table(heads: Sequence[str], rows: Iterable[PageRow]) -> str:
     """Return a table of Markdown. Inverse of :func:`read_earlier` for its rows."""
     lines = [tuple(heads), ("---",) * len(heads), *rows]
     return "".join(
@@ -70,6 +84,20 @@ def table(heads: Sequence[str], rows: Iterator[PageRow] | Sequence[PageRow]) -> 
     )
 
 
-def _cells(line: str) -> PageRow:
-    inner = line.strip().removeprefix("| ").removesuffix(" |")
-    return tuple(cell.replace("\\|", "|") for cell in re.split(r" \| ", inner))
+def _rows(text: str) -> Iterator[tuple[PageRow, PageRow]]:
+    """Yield the heads of its table and the cells of each row."""
+    heads: PageRow = ()
+    for line in text.splitlines():
+        if not line.startswith("| "):
+            heads = ()
+            continue
+        inner = line.strip().removeprefix("| ").removesuffix(" |")
+        row = tuple(cell.replace("\\|", "|") for cell in re.split(r" \| ", inner))
+        if not heads:
+            heads = row
+        elif row[0] != "---":
+            yield heads, row
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]

@@ -4,8 +4,9 @@ Pure: equal inputs give equal results, without I/O.
 
 Both sides of a quotient are compared at one point: only the parameters named by the claim differ,
 and runs are paired by iteration. The value is the geometric mean of the rounds' quotients of means.
-The 95 % interval is Student's, over the logarithms of the rounds' quotients: rounds are independent
-measurements, operations of a round are not.
+The 95 % interval is Student's, over the logarithms of the rounds' values: rounds are independent
+measurements, operations of a round are not. A bootstrap over three or four rounds has too few
+values to draw from, and its intervals are too narrow.
 """
 
 import itertools
@@ -118,6 +119,10 @@ class _Measured(Struct):
     runs: set[str]
     operations: int
 
+    @property
+    def positive(self) -> bool:
+        return min(self.rounds) > 0
+
 
 _BY_WEIGHT = (REFUTED, NOT_MEASURED, AWAITING, UNDECIDED, CONFIRMED)
 """Words of comparisons, by weight: the heaviest decides on the claim."""
@@ -147,14 +152,13 @@ def untranscribed(side: Filters) -> str | None:
 
 
 def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> Comparison:
-    ratio = len(variant.sides) > 1
     try:
         quotients = [
             _measure(rows, quotient, claim.statistic)
             for quotient in (variant.quotient, variant.beside)
             if quotient is not None
         ]
-        value = _estimate(quotients, ratio)
+        value = _estimate(quotients)
     except MissingData as missing:
         why = next(filter(None, map(untranscribed, variant.sides)), None)
         word = AWAITING if why else NOT_MEASURED
@@ -170,10 +174,10 @@ def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> 
         word = CONFIRMED
     elif rounds < ROUNDS_MIN:
         why = f"an interval needs {ROUNDS_MIN} rounds; rounds with the figure: {rounds}"
-    elif ratio and not value:
+    elif not value and len(variant.sides) > 1:
         why = "a ratio of 0 has no interval"
     else:
-        interval = _interval(value, quotients, ratio)
+        interval = _interval(value, quotients)
         word = claim.word(*interval)
     runs = frozenset[str]().union(*(each.runs for each in quotients))
     return Comparison(variant.label, word, variant.judged, value, interval, runs, operations, why)
@@ -293,13 +297,13 @@ def _varying(rows: Sequence[FigureRow]) -> set[str]:
     }
 
 
-def _estimate(quotients: Sequence[_Measured], ratio: bool) -> float:
+def _estimate(quotients: Sequence[_Measured]) -> float:
     """Return the first quotient, divided by the second if there are two.
 
-    A quotient is the geometric mean of its rounds' ratios, or the mean of its rounds' values.
+    A quotient is the geometric mean of its rounds' values, or the mean if a value is 0.
     """
     means = [
-        math.prod(each.rounds) ** (1 / len(each.rounds)) if ratio else _mean(each.rounds)
+        math.prod(each.rounds) ** (1 / len(each.rounds)) if each.positive else _mean(each.rounds)
         for each in quotients
     ]
     return means[0] if len(means) == 1 else _ratio(*means)
@@ -315,15 +319,16 @@ def _ratio(first: float, second: float) -> float:
     return first / second
 
 
-def _interval(value: float, quotients: Sequence[_Measured], ratio: bool) -> tuple[float, float]:
+def _interval(value: float, quotients: Sequence[_Measured]) -> tuple[float, float]:
     """Return the 95 % interval of ``value`` from the spread of rounds.
 
-    The interval of a ratio comes from logarithms. The quotient with fewer rounds gives the
+    The interval of positive values comes from logarithms. The quotient with fewer rounds gives the
     quantile, so the interval is rather too wide than too narrow.
     """
-    rounds = [[math.log(each) for each in q.rounds] if ratio else q.rounds for q in quotients]
+    positive = all(each.positive for each in quotients)
+    rounds = [[math.log(each) for each in q.rounds] if positive else q.rounds for q in quotients]
     error = math.sqrt(sum(variance(each) / len(each) for each in rounds))
     half = STUDENT_T[min(max(STUDENT_T), *map(len, rounds))] * error
-    if ratio:
+    if positive:
         return value / math.exp(half), value * math.exp(half)
     return value - half, value + half

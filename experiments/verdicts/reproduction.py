@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ares.tracing.tree import printable
@@ -16,6 +16,7 @@ from experiments.verdicts.claim import (
     OPERATIONS_MIN,
     QUANTITIES,
     REFUTED,
+    UNDECIDED,
     VERDICT_WORDS,
     Claim,
     ClaimSource,
@@ -24,10 +25,12 @@ from experiments.verdicts.claim import (
 from experiments.verdicts.earlier_page import (
     CLAIM_COLUMNS,
     MEASURED_COLUMNS,
-    OF_A_CLAIM,
+    VERDICT,
     EarlierPage,
     PageRow,
+    claim_digest,
     table,
+    with_digests,
 )
 from experiments.verdicts.evaluate import ROUNDS_MIN, Comparison, Verdict
 
@@ -48,7 +51,8 @@ at the quick scale and judged without intervals, is in
 _MEASURED = """
 ## What was measured
 
-The page is made in parts: a claim has the figures of the last measurement of its scenario.
+The page is made in parts: a claim has the figures of the last measurement of its point. A row
+carries digests of its claim and its cells, and rows that were changed by hand are not kept.
 
 """
 
@@ -60,8 +64,9 @@ _READING = f"""
   servers, algorithms, switches, blocks) and differ in nothing else. Of several rounds the ratio is
   the geometric mean.
 - In brackets is the 95 % interval of the ratio: Student's t over the logarithms of the rounds'
-  ratios. It needs {ROUNDS_MIN} rounds: operations of one round are no independent measurements.
-  Without an interval one operation refutes a claim that no operation does something.
+  ratios. It needs {ROUNDS_MIN} rounds: operations of one round are no independent measurements. A
+  bootstrap over three or four rounds has too few values to draw from, and its intervals are too
+  narrow. Without an interval one operation refutes a claim that no operation does something.
 - *Confirmed*: the whole interval lies where the claim says. *Refuted*: the whole interval lies
   elsewhere. *Undecided*: the limit is in the interval, there are fewer than {ROUNDS_MIN} rounds, or
   a side has fewer operations than the claim needs: {OPERATIONS_MIN}, or more if the claim says so.
@@ -73,7 +78,7 @@ _READING = f"""
   same ratio. The condition that confirms a claim was written down before the measurement here. By
   default a difference counts from a tenth on, and the direction decides, not the size.
 - A claim about ARES of 2022 or ARES II as printed is judged by a transcription of this algorithm.
-  Today's ares stands beside, and judges no such claim; where it contradicts, its word is shown.
+  Today's ares stands beside, and judges no such claim; its word is shown if it differs.
   *Awaiting a transcription*: the claim is about a protocol, or about switches, that the algorithm
   as published cannot run.
 - All clients and servers share a machine with two cores, which cannot tell the behaviour of a
@@ -91,12 +96,17 @@ def render(
     """Return the page.
 
     ``verdicts`` has a verdict for each claim. ``runs`` has scenario and provenance of each run. A
-    claim of a scenario without a run keeps its row of the page ``earlier``.
+    claim without a figure keeps its row of the page ``earlier``.
     """
     earlier = earlier or EarlierPage()
-    again = {str(run["scenario"]) for run in runs}
-    lines = {verdict.claim.id: _line_of(verdict, again, earlier) for verdict in verdicts}
-    measured = [*_measured(runs), *earlier.measured_without(again)]
+    lines = {verdict.claim.id: _line(verdict) for verdict in verdicts}
+    kept = set()
+    for verdict in verdicts:
+        before = earlier.claims.get(claim_digest(verdict.claim))
+        if before is not None and verdict.claim.of is not None and not verdict.measured:
+            lines[verdict.claim.id] = before
+            kept.add(verdict.claim.scenario)
+    measured = [*_measured(runs), *earlier.measured_of(kept)]
     parts = [_HEAD, _MEASURED + table(MEASURED_COLUMNS, measured) if measured else _NO_RUN]
     parts += [_totals(list(lines.values())), _READING]
     for source in sources:
@@ -142,7 +152,7 @@ def _set(values: Iterable[object]) -> str:
 
 
 def _totals(lines: Sequence[PageRow]) -> str:
-    counts = Counter(line[CLAIM_COLUMNS.index("verdict")].split("*")[1] for line in lines)
+    counts = Counter(line[VERDICT].split("*")[1] for line in lines)
     words = [f"{counts[word]} {word}" for word in VERDICT_WORDS if counts[word]]
     return f"\n**{len(lines)} claims: {', '.join(words)}.**\n"
 
@@ -151,16 +161,9 @@ def _paragraph(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
-def _line_of(verdict: Verdict, again: Collection[str], earlier: EarlierPage) -> PageRow:
-    line = tuple(map(printable, _line(verdict)))
-    if verdict.claim.of is None or verdict.claim.scenario in again:
-        return line
-    return earlier.claims.get(line[:OF_A_CLAIM], line)
-
-
 def _line(verdict: Verdict) -> PageRow:
     claim = verdict.claim
-    return (
+    cells = (
         ", ".join(claim.at),
         claim.claim,
         claim.published,
@@ -169,6 +172,8 @@ def _line(verdict: Verdict) -> PageRow:
         f"*{verdict.word}*" + (" (by a test)" if claim.test else ""),
         " ".join(filter(None, (_why(verdict), claim.note if verdict.measured else ""))),
     )
+    line = tuple(map(printable, cells))
+    return with_digests(claim, line) if verdict.measured else line
 
 
 def point(claim: Claim) -> str:
@@ -211,12 +216,14 @@ def measured_text(verdict: Verdict) -> str:
 
 
 def _compared(each: Comparison, verdict: Verdict) -> str:
-    """Return a comparison; today's ares has a word where it contradicts the verdict."""
+    """Return a comparison; today's ares has a word if it differs from the verdict."""
     label = f"{each.label}: " if each.label else ""
     if each.value is None:
         return f"{label}{each.word}"
-    contrary = {CONFIRMED: REFUTED, REFUTED: CONFIRMED}.get(verdict.word)
-    word = each.word if each.judged or (each.of_today and each.word == contrary) else ""
+    decided = (CONFIRMED, REFUTED)
+    differs = each.of_today and each.word in decided and verdict.word in (*decided, UNDECIDED)
+    differs = differs and each.word != verdict.word
+    word = each.word if each.judged or differs else ""
     between = ""
     if each.interval is not None:
         between = f" [{', '.join(map(number, each.interval))}]"

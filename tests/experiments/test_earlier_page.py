@@ -82,6 +82,11 @@ def test_a_scenario_that_was_run_again_is_judged_anew():
         {"at": ("Fig. 2",)},
         {"where": {"object_size": 32}},
         {"transcription": "ares2", "of": {"algorithm": "ARES_EC", "op": "read"}},
+        {"bound": 0.4},
+        {"confirms": "more"},
+        {"operations": 60},
+        {"each_op": ("read", "write")},
+        {"each_to": ({"algorithm": "C"},)},
     ],
 )
 def test_a_row_of_a_claim_that_changed_is_not_kept(changes):
@@ -89,6 +94,37 @@ def test_a_row_of_a_claim_that_changed_is_not_kept(changes):
     changed = [msgspec.structs.replace(CLAIMS[0], **changes), CLAIMS[1]]
     after = page(changed, [], [], read_earlier(before))
     assert "**2 claims: 2 not measured.**" in after
+
+
+def test_a_changed_note_keeps_the_row():
+    before = page(CLAIMS, rows("first", 0.5), ["first"])
+    noted = [msgspec.structs.replace(CLAIMS[0], note="A caveat."), CLAIMS[1]]
+    assert "1 confirmed" in page(noted, [], [], read_earlier(before))
+
+
+@pytest.mark.parametrize(
+    "by_hand", [("*confirmed*", "*refuted*"), ("**0.5**", "**0.4**"), (" <!--", " (seen) <!--")]
+)
+def test_a_row_that_was_changed_by_hand_is_not_kept(by_hand):
+    before = page(CLAIMS, rows("first", 0.5), ["first"])
+    after = page(CLAIMS, [], [], read_earlier(before.replace(*by_hand)))
+    kept = by_hand[0] == " <!--"  # the first cell describes the claim, which its own digest has
+    assert ("1 confirmed" in after) == kept
+
+
+def test_a_claim_without_figures_keeps_its_row_though_its_scenario_was_run_again():
+    claims = [claim("one", "first", where={"object_size": 32}), claim("two", "first")]
+    small, other = (
+        [
+            msgspec.structs.replace(row, parameters={"object_size": size})
+            for row in rows("first", 0.5)
+        ]
+        for size in (32, 64)
+    )
+    before = page(claims[:1], small, ["first"])
+    after = page(claims, other, ["first"], read_earlier(before))
+    assert "**2 claims: 2 confirmed.**" in after
+    assert after.count("| first | 1 |") == 2
 
 
 def test_a_claim_on_which_a_test_decides_is_never_kept():

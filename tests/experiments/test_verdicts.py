@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,6 +36,7 @@ from experiments.verdicts.claim import (
     sources,
 )
 from experiments.verdicts.claimed_points import POINT_ROUNDS, log_runs, point_rounds, sides_of
+from experiments.verdicts.earlier_page import claim_digest, read_earlier
 from experiments.verdicts.evaluate import FigureRow, evaluate
 from experiments.verdicts.reproduction import measured_text, number, point, render
 from experiments.verdicts.rows import interruption_s, parameters_of, read_rows
@@ -377,10 +379,14 @@ def test_an_interval_of_three_rounds_is_wider_than_their_extremes():
     assert (math.log(low), math.log(high)) == pytest.approx((-2.484, 2.484), abs=0.001)
 
 
-def test_an_interval_of_a_value_is_around_its_mean():
+def test_an_interval_of_positive_values_is_positive_and_of_others_around_the_mean():
     told = claim(of={"algorithm": "A"}, to=None)
-    interval = evaluate(told, spread("A", 1.0, 2.0, 3.0)).comparisons[0].interval
-    assert interval == pytest.approx((2 - 2.484, 2 + 2.484), abs=0.001)
+    [compared] = evaluate(told, spread("A", 1.0, 2.0, 4.0)).comparisons
+    assert compared.value == pytest.approx(2.0)
+    assert compared.interval == pytest.approx((2 / 5.597, 2 * 5.597), rel=0.001)
+    [compared] = evaluate(told, spread("A", 0.0, 1.0, 2.0)).comparisons
+    assert compared.value == pytest.approx(1.0)
+    assert compared.interval == pytest.approx((1 - 2.484, 1 + 2.484), abs=0.001)
 
 
 def test_an_interval_has_its_level_for_three_to_twenty_rounds():
@@ -947,6 +953,16 @@ def test_a_page_without_results_says_so_and_judges_nothing(tmp_path):
     text = page.read_text()
     assert "No run is behind this page yet" in text
     assert all(f"| *{word}* | " not in text for word in (CONFIRMED, REFUTED, UNDECIDED))
+
+
+def test_no_verdict_of_the_committed_page_was_written_by_hand():
+    """Every row with figures has the digests of its claim and of its cells."""
+    page = (ROOT / "docs/reproduction.md").read_text()
+    rows = [line for line in page.splitlines() if re.search(r"\*\*[^*]+\*\* ?\[|\*\*0\*\*", line)]
+    known = {claim_digest(claim) for claim in CLAIMS}
+    kept = read_earlier(page).claims
+    assert len(kept) >= len(rows) > 0
+    assert set(kept) <= known
 
 
 def test_the_committed_page_has_todays_claims():
