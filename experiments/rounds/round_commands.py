@@ -14,16 +14,13 @@ from ares.platform.interpreter import python
 from experiments.rounds.engine import Engine
 from experiments.rounds.round_testbeds import MADE, RESERVED_BEDS
 from experiments.rounds.scenario import SCALES, Scenario, ScenarioRound, protocols_of, scenarios
-from experiments.verdicts.claimed_points import claims, point_rounds
+from experiments.verdicts.claimed_points import LONGEST_POINT_MIN, claims, point_rounds
 from experiments.verdicts.report_page import write_report
 from experiments.verdicts.rows import DATABASE
 
 RESULTS = Path("results/experiments")
 POINTS = "points"
 """The scale whose rounds are the points that claims name."""
-
-LONGEST_POINT_MIN = 10.0
-"""Most minutes of work of a point's round, by default: the points have to end in a night."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -18,6 +18,9 @@ from experiments.verdicts.evaluate import ROUNDS_MIN, untranscribed
 
 POINT_ROUNDS = ROUNDS_MIN
 
+LONGEST_POINT_MIN = 10.0
+"""Longest work of a round of the scale `points`, in minutes, unless the user says otherwise."""
+
 
 def claims() -> list[Claim]:
     """Return the claims of all sources."""
@@ -53,6 +56,12 @@ def point_rounds(
         for round in seen.values():
             if not protocols or round.protocol in protocols:
                 yield msgspec.structs.replace(round, iteration=iteration)
+
+
+def too_long(scenario: Scenario, claim: Claim) -> list[float]:
+    """Return the minutes of the rounds of a claim that take too long for a night."""
+    minutes = [round.parameters.work_s / 60 for round in point_rounds(scenario, [claim])]
+    return [each for each in minutes if each > LONGEST_POINT_MIN]
 
 
 def fog_points(told: Iterable[Claim]) -> dict[tuple[str, int], set[str]]:

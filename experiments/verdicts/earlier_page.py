@@ -19,14 +19,14 @@ PageRow = tuple[str, ...]
 """The cells of a row of a table, without escapes."""
 
 CLAIM_COLUMNS = ("where", "claim", "published", "point", "ours", "verdict", "why")
-OURS, VERDICT = CLAIM_COLUMNS.index("ours"), CLAIM_COLUMNS.index("verdict")
+OURS_COLUMN, VERDICT_COLUMN = CLAIM_COLUMNS.index("ours"), CLAIM_COLUMNS.index("verdict")
 
 MEASURED_COLUMNS = (
     *("scenarios", "rounds", "measured", "commit", "testbed"),
     *("peers and interpreter", "machine"),
 )
 
-_DIGESTS = re.compile(r" <!-- ([0-9a-f]{12}) ([0-9a-f]{12}) -->$")
+_ROW_DIGESTS = re.compile(r" <!-- ([0-9a-f]{12}) ([0-9a-f]{12}) -->$")
 
 
 class EarlierPage(Struct, frozen=True):
@@ -50,7 +50,7 @@ class EarlierPage(Struct, frozen=True):
 
 def with_digests(claim: Claim, row: PageRow) -> PageRow:
     """Return the row with the digests of claim and cells in its first cell."""
-    return (f"{row[0]} <!-- {claim_digest(claim)} {_digest(*row[OURS:])} -->", *row[1:])
+    return (f"{row[0]} <!-- {claim_digest(claim)} {_digest(*row[OURS_COLUMN:])} -->", *row[1:])
 
 
 def claim_digest(claim: Claim) -> str:
@@ -70,8 +70,8 @@ def read_earlier(text: str) -> EarlierPage:
         if heads == MEASURED_COLUMNS and len(row) == len(heads):
             measured.append(row)
         elif heads == CLAIM_COLUMNS and len(row) == len(heads):
-            found = _DIGESTS.search(row[0])
-            if found is not None and found[2] == _digest(*row[OURS:]):
+            found = _ROW_DIGESTS.search(row[0])
+            if found is not None and found[2] == _digest(*row[OURS_COLUMN:]):
                 claims[found[1]] = row
     return EarlierPage(claims, tuple(measured))
 

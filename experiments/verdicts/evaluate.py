@@ -197,7 +197,7 @@ def _measure(rows: Sequence[FigureRow], quotient: Quotient, statistic: str) -> _
     named = {key for filters in quotient.sides for key in filters}
     if open_ := sorted(_varying(list(itertools.chain(*sides))) - named - FREE):
         raise MissingData(f"runs differ in what the claim does not name: {', '.join(open_)}")
-    pairs = _pairs(sides)
+    pairs = _pairs(sides, named)
     if not pairs:
         raise MissingData("no two runs that were made with the same parameters")
     means = [
@@ -271,9 +271,12 @@ def _is(row: FigureRow, key: str, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-def _pairs(sides: Sequence[Sequence[FigureRow]]) -> list[list[list[FigureRow]]]:
-    """Return for each round the rows of each side: with equal iteration and free parameters."""
-    keys = sorted(_varying(list(itertools.chain(*sides))) & PAUSES)
+def _pairs(sides: Sequence[Sequence[FigureRow]], named: set[str]) -> list[list[list[FigureRow]]]:
+    """Return for each round the rows of each side: with equal iteration and free parameters.
+
+    Parameters that the claim names may differ.
+    """
+    keys = sorted((_varying(list(itertools.chain(*sides))) & PAUSES) - named)
     groups: list[dict[Any, list[FigureRow]]] = []
     for side in sides:
         group = defaultdict(list)

@@ -1,8 +1,9 @@
 """The text of docs/reproduction.md. Pure: the same verdicts and runs give the same bytes."""
 
+import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ares.tracing.tree import printable
@@ -25,7 +26,7 @@ from experiments.verdicts.claim import (
 from experiments.verdicts.earlier_page import (
     CLAIM_COLUMNS,
     MEASURED_COLUMNS,
-    VERDICT,
+    VERDICT_COLUMN,
     EarlierPage,
     PageRow,
     claim_digest,
@@ -92,14 +93,18 @@ def render(
     verdicts: Sequence[Verdict],
     runs: Sequence[dict[str, Any]],
     earlier: EarlierPage | None = None,
+    too_long: Mapping[str, Sequence[float]] | None = None,
 ) -> str:
     """Return the page.
 
     ``verdicts`` has a verdict for each claim. ``runs`` has scenario and provenance of each run. A
-    claim without a figure keeps its row of the page ``earlier``.
+    claim without a figure keeps its row of the page ``earlier``. ``too_long`` has the minutes of
+    the rounds that the scale `points` leaves out, by the id of the claim.
     """
-    earlier = earlier or EarlierPage()
-    lines = {verdict.claim.id: _line(verdict) for verdict in verdicts}
+    earlier, too_long = earlier or EarlierPage(), too_long or {}
+    lines = {
+        verdict.claim.id: _line(verdict, too_long.get(verdict.claim.id, ())) for verdict in verdicts
+    }
     kept = set()
     for verdict in verdicts:
         before = earlier.claims.get(claim_digest(verdict.claim))
@@ -152,7 +157,7 @@ def _set(values: Iterable[object]) -> str:
 
 
 def _totals(lines: Sequence[PageRow]) -> str:
-    counts = Counter(line[VERDICT].split("*")[1] for line in lines)
+    counts = Counter(line[VERDICT_COLUMN].split("*")[1] for line in lines)
     words = [f"{counts[word]} {word}" for word in VERDICT_WORDS if counts[word]]
     return f"\n**{len(lines)} claims: {', '.join(words)}.**\n"
 
@@ -161,7 +166,7 @@ def _paragraph(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
-def _line(verdict: Verdict) -> PageRow:
+def _line(verdict: Verdict, too_long: Sequence[float]) -> PageRow:
     claim = verdict.claim
     cells = (
         ", ".join(claim.at),
@@ -170,7 +175,7 @@ def _line(verdict: Verdict) -> PageRow:
         point(claim),
         measured_text(verdict),
         f"*{verdict.word}*" + (" (by a test)" if claim.test else ""),
-        " ".join(filter(None, (_why(verdict), claim.note if verdict.measured else ""))),
+        " ".join(filter(None, (_why(verdict, too_long), claim.note if verdict.measured else ""))),
     )
     line = tuple(map(printable, cells))
     return with_digests(claim, line) if verdict.measured else line
@@ -239,7 +244,7 @@ def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def _why(verdict: Verdict) -> str:
+def _why(verdict: Verdict, too_long: Sequence[float]) -> str:
     claim = verdict.claim
     if claim.of is None:
         return claim.why or claim.cannot
@@ -249,6 +254,12 @@ def _why(verdict: Verdict) -> str:
         for each in missing
     )
     told = [f"{reason[0].upper()}{reason[1:]}." for reason in list(reasons)[:3]]
+    if verdict.word == NOT_MEASURED and too_long:
+        longest = math.ceil(max(too_long))
+        return (
+            f"`{command(claim)} --longest {longest}`. A night has no room: {len(too_long)} rounds "
+            f"of up to {longest} min, {sum(too_long) / 60:.1f} hours in all."
+        )
     if verdict.word == NOT_MEASURED:
         return " ".join((f"`{command(claim)}`.", *told))
     return " ".join(filter(None, (f"{claim.condition}.", _otherwise(verdict), *told)))

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from ares.model.errors import BadInput
 from experiments.rounds.round_commands import RESULTS
+from experiments.rounds.scenario import scenarios
 from experiments.verdicts.claim import NOT_MEASURED, sources
+from experiments.verdicts.claimed_points import too_long
 from experiments.verdicts.earlier_page import EarlierPage, read_earlier
 from experiments.verdicts.evaluate import Verdict, evaluate
 from experiments.verdicts.report_page import write_whole
@@ -67,7 +69,14 @@ def judge(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return check(verdicts)
     earlier = _earlier(arguments.out) if arguments.add else None
-    page = render(told, verdicts, runs, earlier)
+    known = scenarios()
+    long = {
+        claim.id: too_long(known[claim.scenario], claim)
+        for source in told
+        for claim in source.claim
+        if claim.scenario in known
+    }
+    page = render(told, verdicts, runs, earlier, long)
     write_whole(arguments.out, page.encode())
     print(f"{arguments.out}: {page.split('**')[1]}")
     return 0

@@ -17,7 +17,6 @@ from ares.platform.interpreter import python
 from ares.results.summary import SUMMARY_COLUMNS
 from experiments.__main__ import main
 from experiments.logs import log_load_plan
-from experiments.rounds.round_commands import LONGEST_POINT_MIN
 from experiments.rounds.scenario import Parameters, scenarios
 from experiments.sites import fog_plan
 from experiments.sites.store_table import SITE_STORES
@@ -35,7 +34,14 @@ from experiments.verdicts.claim import (
     Quotient,
     sources,
 )
-from experiments.verdicts.claimed_points import POINT_ROUNDS, log_runs, point_rounds, sides_of
+from experiments.verdicts.claimed_points import (
+    LONGEST_POINT_MIN,
+    POINT_ROUNDS,
+    log_runs,
+    point_rounds,
+    sides_of,
+    too_long,
+)
 from experiments.verdicts.earlier_page import claim_digest, read_earlier
 from experiments.verdicts.evaluate import FigureRow, evaluate
 from experiments.verdicts.reproduction import measured_text, number, point, render
@@ -52,7 +58,8 @@ def numbered(word: str, last: int) -> set[str]:
 
 
 IN_THE_SOURCES = {
-    "Report": numbered("Fig.", 34) | {"Table of KPIs", "Table of variables", "Table of topologies"},
+    "Report": numbered("Fig.", 34)
+    | {"Section 2", "Table of KPIs", "Table of variables", "Table of topologies"},
     "ARES II": numbered("Fig.", 16)
     | numbered("Table", 3)
     | {"Theorem 3", "Theorem 4", "Theorem 16"}
@@ -937,6 +944,19 @@ def test_the_page_is_the_same_bytes_for_the_same_results(tmp_path, capsys):
     assert all(at in text for at in IN_THE_SOURCES["ARES II"])
     assert main(["verdicts", "--results", str(results), "--check"]) == 1
     assert f"{NOT_MEASURED}: report-redis-throughput" in capsys.readouterr().out
+
+
+def test_a_row_says_why_a_night_has_no_room_for_its_rounds():
+    told = next(each for each in CLAIMS if each.id == "ares2-table2-coares-large")
+    minutes = too_long(scenarios()[told.scenario], told)
+    assert len(minutes) == 2 * POINT_ROUNDS
+    assert min(minutes) > LONGEST_POINT_MIN
+    source = ClaimSource("A paper", "P", (told,))
+    page = render([source], [evaluate(told, [])], [], None, {told.id: minutes})
+    assert "--scale points --longest " in page
+    assert "A night has no room: 6 rounds of up to " in page
+    quick = next(each for each in CLAIMS if each.id == "ares2-steps-abd")
+    assert too_long(scenarios()[quick.scenario], quick) == []
 
 
 def test_a_check_passes_where_only_untestable_claims_lack_data(capsys):
