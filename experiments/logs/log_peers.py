@@ -25,7 +25,7 @@ from experiments.bench.points import FAILURES
 from experiments.bench.redis_client import RedisStreamConnection, redis_clients
 from experiments.bench.redis_peer import Redis
 from experiments.bench.store_clients import Coroutines, StoreClients
-from experiments.bench.store_processes import ProgramNotStarted
+from experiments.bench.store_processes import BenchError, ProgramNotStarted
 from experiments.histogram import counted, latency_of
 from experiments.local_cluster import local_cluster, server_pids
 from experiments.logs import kafka, nats
@@ -141,7 +141,10 @@ def measure_peers(table: Table, scale: str) -> None:
 async def _measured(
     table: Table, what: str, running: dict[str, RunningPeer], in_flight: int, repeats: Repeats
 ) -> None:
-    """Add the lines of all peers, and drop the failed peers from ``running``."""
+    """Add the lines of all peers, and drop the failed peers from ``running``.
+
+    A peer that makes no append in a counted turn has failed, too.
+    """
     rates, delays = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for number in range(repeats.rounds + 1):
         seconds = repeats.seconds if number else repeats.warm_s
@@ -149,6 +152,8 @@ async def _measured(
             work = LogWork(PEER_ENTRY, COUNT_MAX, math.inf)
             try:
                 spent = await _turn(peer, work, in_flight, seconds)
+                if number and not work.appends:
+                    raise BenchError(", ".join(dict(work.troubles.most_common(1))))
             except Exception as error:  # of any library
                 table.note(f"{name} FAILED, and is left out: {_reason(error)}")
                 _stop(table, name, running.pop(name))
@@ -197,4 +202,5 @@ def _reason(error: Exception) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError) and not str(error):
         return f"no answer in {PEER_PATIENCE_S:g} s"
-    return f"{type(error).__name__}: {error}"[:300]
+    name = "" if isinstance(error, BenchError) else f"{type(error).__name__}: "
+    return " ".join(f"{name}{error}".split())[:300]

@@ -215,14 +215,15 @@ def test_a_peer_that_fails_after_its_start_ends_no_other(monkeypatch, capsys):
     }
     monkeypatch.setattr(log_peers, "log_peers", lambda durability: peers)
     monkeypatch.setattr(log_peers, "PEER_PATIENCE_S", 0.3)
-    monkeypatch.setitem(log_peers.PEER_REPEATS, "quick", Repeats(3, 0.05, 0.02))
+    monkeypatch.setattr(log_peers, "COUNT_MAX", 40)
+    monkeypatch.setitem(log_peers.PEER_REPEATS, "quick", Repeats(3, 1.0, 1.0))
     log_peers.measure_peers(Table(), "quick")
     told = capsys.readouterr().out
     for line in (
         "resets FAILED, and is left out: ConnectionResetError: reset by peer\n",
         "silent FAILED, and is left out: no answer in 0.3 s\n",
         "far FAILED, and is left out: OSError: no route\n",
-        "refuses: (\"KeyError: 'refused'\"",
+        "refuses FAILED, and is left out: KeyError: 'refused'\n",
         "shared log : good, 1 in flight",
         "shared log : good, 100 in flight",
     ):
@@ -232,6 +233,8 @@ def test_a_peer_that_fails_after_its_start_ends_no_other(monkeypatch, capsys):
 
 
 def test_without_the_shared_log_the_peers_are_measured(monkeypatch, capsys):
+    monkeypatch.setattr(log_peers, "COUNT_MAX", 40)
+
     async def measured():
         with contextlib.ExitStack() as stop:
             running = {
