@@ -77,7 +77,8 @@ class LogRepairs:
 
     ``damaged``: places which are not repaired yet, with the reason; empty before the first attempt.
     ``_unsure``: places with a new file whose name may be lost in a crash, after an error of the
-    disk. Such a place counts as damaged, although it reads as written.
+    disk. Such a place counts as damaged, although it reads as written. ``_begun``: the fetch that
+    the next attempt continues.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class LogRepairs:
         where, why, is_answered = (hosted, place), "", True
         try:
             if hosted.journal is not None:
-                why = await self._mend(hosted, hosted.journal, place, run)
+                await self._mend(hosted, hosted.journal, place, run)
         except NotRepaired as error:
             why, is_answered = str(error), not isinstance(error, _Unanswered)
         except OSError as error:
@@ -160,22 +161,21 @@ class LogRepairs:
             log.error("place %d of a log is damaged and not repaired: %s", place, why, extra=extra)
         return is_answered
 
-    async def _mend(self, hosted: HostedLog, journal: OrderedJournal, place: int, run: Run) -> str:
-        """Repair a place; return an empty text, or the reason why the place stays damaged."""
+    async def _mend(self, hosted: HostedLog, journal: OrderedJournal, place: int, run: Run) -> None:
+        """Repair a place. Raises :class:`NotRepaired` and OSError."""
         repair = journal.repair(place, place in hosted.standings)
         if repair is None:  # given back
-            return ""
+            return
         losses = await run(repair.look, self._pace)
         if losses is None:
             if (hosted, place) in self._unsure:
                 await self._replace((hosted, place), repair, (), run)
-            return ""  # else the disk can read the place again
+            return  # else the disk can read the place again
         found = await self._fetched((hosted, place), losses)
         filled = await run(repair.fill, found)
         await self._replace((hosted, place), repair, filled, run)
         count, extra = sum(map(len, found)), _name(hosted)
         log.info("repaired place %d of a log, with %d fetched records", place, count, extra=extra)
-        return ""
 
     async def _fetched(
         self, where: LogPlace, losses: Sequence[LostRecords]

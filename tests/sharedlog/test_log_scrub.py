@@ -241,7 +241,8 @@ class SlowAnswers:
 
     def __init__(self, log, monkeypatch, most=1):
         self.asked, self.left, self.most = [], most, most
-        monkeypatch.setattr(earlier_chains, "REFETCH_AGAIN_S", 0.05)
+        for name in ("REFETCH_AGAIN_S", "REFETCH_AGAIN_S_MAX"):
+            monkeypatch.setattr(earlier_chains, name, 0.05)
         monkeypatch.setattr(log.hosted.node.refetch, "_again_s", 0.05)
         monkeypatch.setattr(log, "deliver", self.deliver)
         self.hand = log.hosted.hand
