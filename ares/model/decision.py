@@ -1,4 +1,6 @@
-"""The decisions of a consensus service: for every (domain, index) the first proposal, for ever.
+"""The decisions of a consensus service, and the messages to and from its members.
+
+For every (domain, index) the first proposal is decided, for ever.
 
 See ARES II section 3, c.Con; Alg. 5:17. A single table serves all implementations of the port. The
 table never looks into its content (a configuration, or the bytes of a configuration): replicas of
@@ -6,14 +8,21 @@ different releases which apply the same commands in the same order hold the same
 are msgspec Structs of plain values: encoding a table is taking its snapshot.
 """
 
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused
-from ares.model.identity import ClientId
+from ares.model.identity import ClientId, DomainName, ServerId
+from ares.model.message import Message
+from ares.model.numbers import Count
+from ares.model.work import CONFIGURATION_WORK
+
+USAGES_MAX = 100
+"""Domains in a question about usage, and in a member's report of domains that follow their users.
+"""
 
 Content = TypeVar("Content")
 
@@ -85,3 +94,96 @@ def require_place(configuration: Configuration) -> None:
             f"{configuration.domain!r} (its index is {configuration.index}), so it cannot be "
             "proposed or finalized; nothing was sent"
         )
+
+
+# -- messages to a consensus member, and from it ---------------------------------------------------
+
+
+class Propose(Message, frozen=True, tag=64):
+    """Con.propose (Alg. 5:17): the place is the configuration's own."""
+
+    configuration: Configuration
+    proposer: ClientId
+
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK
+
+
+class Decided(Message, frozen=True, tag=65):
+    """The decision for the place, from any proposer."""
+
+    configuration: Configuration
+    proposer: ClientId
+
+
+class GetHint(Message, frozen=True, tag=66):
+    """A question for the last configuration of a domain reported as finalized."""
+
+    domain: DomainName
+
+
+class Hint(Message, frozen=True, tag=67):
+    """The last configuration of the domain reported as finalized to the service.
+
+    Never needed for safety. ``side_by_side``: in the answer to :class:`TellFinalized`, the member
+    understands chains that commit side by side; False from a release without this field.
+    """
+
+    configuration: Configuration | None
+    side_by_side: bool = False
+
+
+class TellFinalized(Message, frozen=True, tag=68):
+    """A report that a configuration is finalized, for the hint of its domain."""
+
+    configuration: Configuration
+
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK
+
+
+class Undecided(Message, frozen=True, tag=69):
+    """A failure of the member to reach a decision (no leader, no majority).
+
+    The client asks another member, or later.
+    """
+
+    why: str
+
+
+class DescribeConsensus(Message, frozen=True, tag=70):
+    """A question for the state of a consensus member."""
+
+
+class FollowReport(Struct, frozen=True, array_like=True):
+    """The autopilot's decision about a domain which follows its users.
+
+    The domain lives at ``site`` (empty: at several sites, or unknown). ``decision``: a word of
+    ares/autopilot/following.py. ``why``: a sentence.
+    """
+
+    domain: DomainName
+    site: str
+    decision: str
+    why: str
+
+
+class ConsensusDescription(Message, frozen=True, tag=71):
+    """A member's state.
+
+    ``autopilot``: its present or last action, in a sentence; empty at a member without autopilot.
+    ``followed``: the first domains which follow their users.
+    """
+
+    member: ServerId
+    leader: str
+    term: Count
+    decisions: Count
+    members_reachable: Count
+    members_total: Count
+    autopilot: str = ""
+    followed: Annotated[tuple[FollowReport, ...], Meta(max_length=USAGES_MAX)] = ()
+    version: str = ""
+    """Version of the member's program; empty from a release without this field."""

@@ -17,6 +17,16 @@ from typing import Annotated, get_args
 from msgspec import Meta, Struct
 
 from ares.model.configuration import DELTA_MAX, Configuration, Successor
+from ares.model.decision import USAGES_MAX as USAGES_MAX
+from ares.model.decision import ConsensusDescription as ConsensusDescription
+from ares.model.decision import Decided as Decided
+from ares.model.decision import DescribeConsensus as DescribeConsensus
+from ares.model.decision import FollowReport as FollowReport
+from ares.model.decision import GetHint as GetHint
+from ares.model.decision import Hint as Hint
+from ares.model.decision import Propose as Propose
+from ares.model.decision import TellFinalized as TellFinalized
+from ares.model.decision import Undecided as Undecided
 from ares.model.element import DELETED_LENGTH as DELETED_LENGTH
 from ares.model.element import ELEMENT_PARTS_MAX as ELEMENT_PARTS_MAX
 from ares.model.element import LEFT_LENGTH as LEFT_LENGTH
@@ -25,7 +35,6 @@ from ares.model.element import ValueLength
 from ares.model.errors import BadInput
 from ares.model.identity import (
     DOMAIN_BYTES_MAX,
-    ClientId,
     ConfigurationId,
     DomainName,
     ObjectName,
@@ -76,10 +85,6 @@ described.
 
 EARLIER_MAX = 64
 """Chains of a log told together with a new chain: the unfinalized ones, and the chain before them.
-"""
-
-USAGES_MAX = 100
-"""Domains in a question about usage, and in a member's report of domains that follow their users.
 """
 
 SITES_REPORTED_MAX = 64
@@ -299,99 +304,6 @@ class QueryList(Message, frozen=True, tag=15):
     @property
     def bulk(self) -> int:
         return 0 if self.successor is None else CONFIGURATION_WORK
-
-
-# -- to a consensus member, and from it ------------------------------------------------------------
-
-
-class Propose(Message, frozen=True, tag=64):
-    """Con.propose (Alg. 5:17): the place is the configuration's own."""
-
-    configuration: Configuration
-    proposer: ClientId
-
-    @property
-    def bulk(self) -> int:
-        return CONFIGURATION_WORK
-
-
-class Decided(Message, frozen=True, tag=65):
-    """The decision for the place, from any proposer."""
-
-    configuration: Configuration
-    proposer: ClientId
-
-
-class GetHint(Message, frozen=True, tag=66):
-    """A question for the last configuration of a domain reported as finalized."""
-
-    domain: DomainName
-
-
-class Hint(Message, frozen=True, tag=67):
-    """The last configuration of the domain reported as finalized to the service.
-
-    Never needed for safety. ``side_by_side``: in the answer to :class:`TellFinalized`, the member
-    understands chains that commit side by side; False from a release without this field.
-    """
-
-    configuration: Configuration | None
-    side_by_side: bool = False
-
-
-class TellFinalized(Message, frozen=True, tag=68):
-    """A report that a configuration is finalized, for the hint of its domain."""
-
-    configuration: Configuration
-
-    @property
-    def bulk(self) -> int:
-        return CONFIGURATION_WORK
-
-
-class Undecided(Message, frozen=True, tag=69):
-    """A failure of the member to reach a decision (no leader, no majority).
-
-    The client asks another member, or later.
-    """
-
-    why: str
-
-
-class DescribeConsensus(Message, frozen=True, tag=70):
-    """A question for the state of a consensus member."""
-
-
-class FollowReport(Struct, frozen=True, array_like=True):
-    """The autopilot's decision about a domain which follows its users.
-
-    The domain lives at ``site`` (empty: at several sites, or unknown). ``decision``: a word of
-    ares/autopilot/following.py. ``why``: a sentence.
-    """
-
-    domain: DomainName
-    site: str
-    decision: str
-    why: str
-
-
-class ConsensusDescription(Message, frozen=True, tag=71):
-    """A member's state.
-
-    ``autopilot``: its present or last action, in a sentence; empty at a member without autopilot.
-    ``followed``: the first domains which follow their users.
-    """
-
-    member: ServerId
-    leader: str
-    term: Count
-    decisions: Count
-    members_reachable: Count
-    members_total: Count
-    autopilot: str = ""
-    followed: Annotated[tuple[FollowReport, ...], Meta(max_length=USAGES_MAX)] = ()
-    version: str = ""
-    """Version of the member's program; empty from a release without this field."""
 
 
 # -- from a storage server -------------------------------------------------------------------------
