@@ -22,7 +22,8 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "tracing": ("test_operation_log.py",),
     "transport": ("test_turns.py",),
     "unit": (
-        *("test_blocking.py", "test_domain_locator.py", "test_query_list.py"),
+        *("test_ahead_copies.py", "test_blocking.py", "test_domain_locator.py"),
+        "test_query_list.py",
         *("test_settings_options.py", "test_storage_server.py", "test_usage_counts.py"),
         "test_value_bounds.py",
     ),

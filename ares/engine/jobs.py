@@ -8,7 +8,7 @@ from msgspec import Struct
 from ares.engine.effects import Gather, Operation, Together
 from ares.model.errors import ElementRefused, NotAuthorized, Unavailable, Uncertain
 from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId, shown
-from ares.model.messages import REPLY_OF, PutData, Question, Reason
+from ares.model.messages import REPLY_OF, PutAhead, PutData, Question, Reason
 from ares.model.quorum import QuorumState, Tally
 
 ROUND_RESEND_S = 0.5
@@ -227,7 +227,7 @@ def begin(call: int, task: Task, gather: Gather, now: float) -> Round:
     first = requests[0] if isinstance(requests, list) else requests
     asked = gather.configuration.server_ids if gather.to is None else gather.to
     resend_after_s = ROUND_RESEND_S if gather.resend_s is None else gather.resend_s
-    if type(first) is PutData:
+    if type(first) is PutData or type(first) is PutAhead:
         resend_after_s += first.element.size * len(asked) / SEND_BYTES_PER_S_EXPECTED
     return Round(
         asked,

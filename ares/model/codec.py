@@ -24,6 +24,7 @@ from ares.model.messages import (
     GetTag,
     ListReply,
     PullElement,
+    PutAhead,
     PutData,
     Reply,
     Request,
@@ -120,7 +121,7 @@ def encode(messages: Sequence[Outgoing]) -> list[Frame]:
     frames: list[Frame] = [b""]
     wire: list[Outgoing] | None = None
     for position, message in enumerate(messages):
-        if type(message) is PutData or type(message) is DataReply:
+        if type(message) is PutData or type(message) is DataReply or type(message) is PutAhead:
             element = message.element
             if element is not None and element.size >= DETACHED_BYTES_MIN:
                 if wire is None:
@@ -251,7 +252,7 @@ def _bad(what: str, error: Exception) -> BadMessage:
 def _attach(messages: list[AnyMessage], frames: Sequence[Frame], used: int) -> int:
     """Give elements their data, from frame number ``used`` on; return the next unused number."""
     for position, message in enumerate(messages):
-        if type(message) is PutData or type(message) is DataReply:
+        if type(message) is PutData or type(message) is DataReply or type(message) is PutAhead:
             element = message.element
             if element is not None and element.frame != -1:
                 whole = _attached(element, frames, used)

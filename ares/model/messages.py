@@ -90,6 +90,9 @@ EARLIER_MAX = 64
 SITES_REPORTED_MAX = 64
 """Sites in a domain's usage."""
 
+ADOPTED_MAX = 256
+"""Versions in a request to adopt copies: about as much work as two turns have room for."""
+
 BOUNDS_MAX = 64
 """Bounds of a histogram in a description."""
 
@@ -306,6 +309,60 @@ class QueryList(Message, frozen=True, tag=15):
         return 0 if self.successor is None else CONFIGURATION_WORK
 
 
+class GetAhead(Message, frozen=True, tag=16):
+    """A mover's get-data before the decision of the next configuration (rule R24).
+
+    The answer is as to a :class:`GetData` without a successor. The request does not count as a
+    request of a user.
+    """
+
+    configuration: ConfigurationId
+    object: ObjectName
+    element: bool
+    wanted: Tag | None = None
+    trace: Trace = None
+
+
+class PutAhead(Message, frozen=True, tag=17):
+    """A copy of an element for a configuration which is not decided yet, and may never be.
+
+    The server holds the copy in memory, shows it to no client, and drops it after some time, or
+    when another configuration takes the place: index ``index`` of ``domain``.
+    """
+
+    configuration: ConfigurationId
+    object: ObjectName
+    tag: Tag
+    element: Element
+    domain: Annotated[DomainName, Meta(max_length=DOMAIN_BYTES_MAX)]
+    index: Count
+
+    @property
+    def bulk(self) -> int:
+        return self.element.bulk
+
+
+class ObjectVersion(Struct, frozen=True, array_like=True, gc=False):
+    """A version of an object."""
+
+    name: ObjectName
+    tag: Tag
+
+
+class Adopt(Message, frozen=True, tag=18):
+    """A request to store the copies held ahead of exactly these versions.
+
+    The server stores an element as if a PutData of the sender had brought it.
+    """
+
+    configuration: ConfigurationId
+    versions: Annotated[tuple[ObjectVersion, ...], Meta(max_length=ADOPTED_MAX)]
+
+    @property
+    def bulk(self) -> int:
+        return sum([REQUEST_WORK + len(version.name) for version in self.versions])
+
+
 # -- from a storage server -------------------------------------------------------------------------
 
 
@@ -510,6 +567,8 @@ class Description(Message, frozen=True, tag=37):
     usage: Annotated[tuple[Usage, ...], Meta(max_length=USAGES_MAX)] = ()
     core: str = ""
     side_by_side: bool = False
+    ahead: bool = False
+    """The server takes copies ahead of a decision; False from a release without this field."""
 
     @property
     def bulk(self) -> int:
@@ -575,9 +634,29 @@ class ListReply(Message, frozen=True, tag=41):
         return LISTED_WORK * len(self.entries) + sum([element.bulk for element in self.elements])
 
 
+class CopyOutcome(enum.IntEnum):
+    """The outcome of a request about a copy; a byte of :class:`AheadReply`."""
+
+    MISSING = 0  # no such copy, and no room for it
+    DONE = 1  # the copy is held; or adopted, by this request
+    KNOWN = 2  # the version was stored before
+
+
+class AheadReply(Message, frozen=True, tag=42):
+    """The answer to :class:`PutAhead` and :class:`Adopt`.
+
+    ``outcomes``: a :class:`CopyOutcome` for each version of the request, in order. A server may
+    answer for the first versions only; the rest is to be asked for again.
+    """
+
+    outcomes: Annotated[bytes, Meta(max_length=ADOPTED_MAX)]
+    successor: Successor | None
+
+
 Keyed = (
     GetTag
     | GetData
+    | GetAhead
     | PutData
     | ReadConfig
     | WriteConfig
@@ -591,7 +670,7 @@ Keyed = (
 Upkeep = Scrub | SetLogLevel
 """Requests to a process, about itself."""
 
-Question = Keyed | Describe | Where | PullElement
+Question = Keyed | Describe | Where | PullElement | PutAhead | Adopt
 """Requests of operations on objects; each is answered, unless the server ends."""
 
 Carrier = GetData | WriteConfig | CollectConfig | ListObjects | QueryList | LookRow | Fetch
@@ -603,7 +682,7 @@ Timed = TagReply | DataReply | Ack | ObjectsReply | ListReply
 READ_REPLIES = frozenset({TagReply, DataReply, ListReply})
 """Replies with a tag or with values: the reads of a server's counts."""
 
-Request = Keyed | Describe | Where | Introduce
+Request = Keyed | Describe | Where | Introduce | PutAhead | Adopt
 """Requests to the state machine of objects, ares/replica/replica.py."""
 Reply = (
     TagReply
@@ -616,6 +695,7 @@ Reply = (
     | RequestDone
     | Located
     | ListReply
+    | AheadReply
 )
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
@@ -644,6 +724,7 @@ _pointer, _element = NeededRoom.POINTER, NeededRoom.ELEMENT
 REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
     GetTag: _of_objects(TagReply, Role.READ, ShownState.OBJECT),
     GetData: _of_objects(DataReply, Role.READ, ShownState.OBJECT, room=_pointer),
+    GetAhead: _of_objects(DataReply, Role.RECONFIGURE, ShownState.OBJECT),
     QueryList: _of_objects(ListReply, Role.READ, ShownState.OBJECT, room=_pointer),
     PutData: _of_objects(Ack, Role.WRITE, ShownState.OBJECT, changes=True, room=_element),
     ListObjects: _of_objects(ObjectsReply, Role.READ, ShownState.LISTING, room=_pointer),
@@ -669,6 +750,8 @@ REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
     Describe: _of_server(Description, Role.READ, ShownState.EVERYTHING),
     Where: _of_server(Located, Role.READ),
     PullElement: _of_server(Ack, Role.RECONFIGURE, ShownState.OBJECT, changes=True),
+    PutAhead: _of_server(AheadReply, Role.RECONFIGURE),
+    Adopt: _of_server(AheadReply, Role.RECONFIGURE, ShownState.LISTING, changes=True),
     Scrub: _of_server(ScrubReply, Role.ADMIN),
     SetLogLevel: _of_server(RequestDone, Role.ADMIN),
     Propose: _of_member(Decided, Role.RECONFIGURE),

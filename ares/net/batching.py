@@ -48,6 +48,7 @@ from ares.model.messages import (
     GetData,
     GetTag,
     ListReply,
+    PutAhead,
     PutData,
     QueryList,
     Reason,
@@ -123,7 +124,7 @@ def data_bytes(message: AnyMessage) -> int:
     The bytes belong to an element, or to a log's entries.
     """
     match message:
-        case PutData() | DataReply():
+        case PutData() | PutAhead() | DataReply():
             return message.element.size if message.element is not None else 0
         case ListReply():
             return message.size
@@ -134,7 +135,9 @@ def data_bytes(message: AnyMessage) -> int:
 
 def is_large(message: AnyMessage) -> bool:
     """Return whether waiting small messages pass this message: a put of a large element."""
-    return type(message) is PutData and message.element.size >= DETACHED_BYTES_MIN
+    if type(message) is PutData or type(message) is PutAhead:
+        return message.element.size >= DETACHED_BYTES_MIN
+    return False
 
 
 class PeerQueue:
@@ -203,7 +206,7 @@ class PeerQueue:
     def _place(self, message: AnyMessage) -> tuple[dict[Hashable, AnyMessage], Hashable]:
         """Return the queue of a message, and the message's key in the queue."""
         match message:
-            case PutData() | GetData() | GetTag() | QueryList():
+            case PutData() | PutAhead() | GetData() | GetTag() | QueryList():
                 key = type(message), message.call, message.configuration, message.object
                 return self.large if is_large(message) else self.small, key
         self._count += 1

@@ -30,7 +30,7 @@ from ares.metrics import ListenerTraffic
 from ares.model.codec import Frame
 from ares.model.element import too_large
 from ares.model.identity import VALUE_BYTES_MAX, CallId, ServerId
-from ares.model.messages import AnyMessage, PutData, Reason, Refused
+from ares.model.messages import AnyMessage, PutAhead, PutData, Reason, Refused
 from ares.model.units import MIB
 from ares.net import links
 from ares.net.batching import (
@@ -348,7 +348,7 @@ class _ZmtpLink(Link):
         The server would hang up. Such a message leaves the queue alone.
         """
         if (
-            type(message) is not PutData
+            not isinstance(message, PutData | PutAhead)
             or (length := message.element.length) <= connection.peer_value_bytes
         ):
             return True

@@ -38,6 +38,7 @@ from ares.model.messages import (
     DataReply,
     Element,
     Finalize,
+    GetAhead,
     GetData,
     GetTag,
     Keyed,
@@ -135,6 +136,7 @@ class ConfigurationState:
         self.answers: dict[type[Keyed], Callable[[Any], Reply]] = {
             GetTag: self.get_tag,
             GetData: self.get_data,
+            GetAhead: self.get_ahead,
             PutData: self.put_data,
             ReadConfig: self.read_config,
             WriteConfig: self.write_config,
@@ -229,6 +231,18 @@ class ConfigurationState:
             wanted,
             self.successor,
             preceding,
+        )
+
+    def get_ahead(self, request: GetAhead) -> DataReply:
+        """Answer GetAhead as :meth:`get_data` does without a successor."""
+        return self.get_data(
+            GetData(
+                request.call,
+                request.configuration,
+                request.object,
+                request.element,
+                request.wanted,
+            )
         )
 
     def query_list(self, request: QueryList) -> ListReply:

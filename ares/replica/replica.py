@@ -15,7 +15,7 @@ crash in between leaves a fact twice, without harm. :meth:`Replica.surviving` re
 keep of a fact when its place is about to go.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 
 import msgspec
@@ -34,7 +34,10 @@ from ares.model.identity import (
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     Ack,
+    Adopt,
+    AheadReply,
     CollectConfig,
+    CopyOutcome,
     Describe,
     Description,
     Element,
@@ -45,6 +48,7 @@ from ares.model.messages import (
     ListObjects,
     Located,
     Message,
+    PutAhead,
     PutData,
     QueryList,
     Reason,
@@ -54,6 +58,7 @@ from ares.model.messages import (
     Where,
     WriteConfig,
 )
+from ares.replica.ahead_copies import AheadCopies
 from ares.replica.configuration_state import BadElement, Clock, ConfigurationState, no_clock
 from ares.replica.facts import (
     ConfigurationRecord,
@@ -74,6 +79,9 @@ _REASON_OF_ERROR = {
     BadInput: Reason.BAD_REQUEST,
 }
 _REFUSED_ERRORS = tuple(_REASON_OF_ERROR)
+
+ADOPTED_BYTES_MAX = 1024 * 1024
+"""Bytes of elements after which a request to adopt ends; the mover asks for the rest again."""
 
 Pointing = Introduce | Finalize | WriteConfig | CollectConfig | GetData | ListObjects | QueryList
 """Requests with a possible change of a pointer."""
@@ -104,7 +112,8 @@ class Replica:
     ``initial``: c0 of the cluster file, the only configuration accepted at this place.
     ``journaled``: the server has a journal, which first gives all facts to :meth:`restore`;
     afterwards requests in need of room (:class:`ares.model.messages.NeededRoom`) go through
-    :meth:`put` and :meth:`point`. ``account``: the account of the journal.
+    :meth:`put` and :meth:`point`. ``account``: the account of the journal. ``ahead``: copies for
+    configurations that may be decided, in memory (rule R24).
     """
 
     def __init__(
@@ -119,6 +128,7 @@ class Replica:
         self.identity = identity
         self.journaled = journaled
         self.account = JournalUsage()
+        self.ahead = AheadCopies(parts.clock)
         self.has_dropped = False
         """A collected configuration may have memory to be freed (:meth:`release`)."""
         self._cluster = initial.cluster_id
@@ -142,6 +152,10 @@ class Replica:
             return self.describe(request)
         if isinstance(request, Where):
             return Located(request.call, self._final.get(request.domain))
+        if isinstance(request, PutAhead):
+            return self._hold(request)
+        if isinstance(request, Adopt):
+            return self.adopt(request, self.answer)
         return self.answer(request)
 
     def answer(self, request: Keyed) -> Reply:
@@ -156,6 +170,46 @@ class Replica:
             return hosting.answers[type(request)](request)
         except _REFUSED_ERRORS as error:
             return _refused(request, error)
+
+    def _hold(self, request: PutAhead) -> AheadReply:
+        """Hold a copy, unless the version is here, or another configuration has its place."""
+        id, place = request.configuration, (request.domain, request.index)
+        hosting, final = self._hosted.get(id), self._final.get(request.domain)
+        is_late = (final is not None and final.index >= request.index) or (
+            hosting is not None and hosting.knows(request.object, request.tag)
+        )
+        held = not is_late and self._places.get(place, id) == id and self.ahead.hold(request)
+        return AheadReply(
+            request.call, bytes([CopyOutcome.DONE if held else CopyOutcome.MISSING]), None
+        )
+
+    def adopt(self, request: Adopt, put: Callable[[PutData], Reply | None]) -> Reply | None:
+        """Store the copies held of these versions; return None if ``put`` has no reply.
+
+        ``put`` stores an element as if a client had sent it: every check of a PutData is made now,
+        and none before. A tag stands for a single value, hence a copy of the wished tag is the
+        wished version, whoever made the copy (rule R24).
+        """
+        id = request.configuration
+        hosting = self._hosted.get(id)
+        if hosting is None:
+            return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
+        outcomes, size = bytearray(), 0
+        for object, tag in [(version.name, version.tag) for version in request.versions]:
+            if size > ADOPTED_BYTES_MAX:
+                break
+            if hosting.knows(object, tag):
+                outcomes.append(CopyOutcome.KNOWN)
+                continue
+            element = self.ahead.take(id, object, tag)
+            reply = None
+            if element is not None:
+                size += element.size
+                reply = put(PutData(request.call, id, object, tag, element))
+                if reply is None:
+                    return None
+            outcomes.append(CopyOutcome.DONE if isinstance(reply, Ack) else CopyOutcome.MISSING)
+        return AheadReply(request.call, bytes(outcomes), hosting.successor)
 
     def put_room(self, request: PutData) -> int:
         """Return the most bytes of journal needed by :meth:`put`; 0 without a change of state."""
@@ -265,6 +319,7 @@ class Replica:
             if configuration.index == 0:
                 self._note_final(configuration)
         self._places[place] = configuration.id
+        self.ahead.keep_only(configuration)
         return None
 
     def _collect(self, hosting: ConfigurationState, request: CollectConfig) -> Reply:
@@ -280,6 +335,7 @@ class Replica:
         named = self._final.get(configuration.domain)
         if named is None or named.index < configuration.index:
             self._final[configuration.domain] = configuration
+            self.ahead.drop_until(configuration)
 
     @property
     def hosted(self) -> Mapping[ConfigurationId, ConfigurationState]:
@@ -293,6 +349,7 @@ class Replica:
         return Description(
             *(request.call, self.server, self.identity, self._cluster, "", 0.0, 0, hosted),
             side_by_side=True,
+            ahead=True,
         )
 
     def _introduced(self, request: Introduce) -> Reply | None:

@@ -22,6 +22,9 @@ from ares.server.scrub import Scrubber, ScrubPlan
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.port import Journal, NoJournal, SharedLogJournals
 
+AHEAD_TICK_S = 10.0
+"""Seconds between two looks for copies ahead that are to be dropped."""
+
 log = logging.getLogger(__name__)
 
 
@@ -163,15 +166,15 @@ async def run_server(parts: ServingParts) -> None:
         plan, scrubbing = parts.plan, None
         if plan is not None:
             scrubbing = tasks.keep(lambda: Scrubber(host, journal, plan).run(), "scrub")
-        ticking = None if logs is None else tasks.every(LOGS_TICK_S, logs.tick, "timer of logs")
+        timers = _timers(replica, logs)
         await stop.wait()
         if scrubbing is not None:
             scrubbing.cancel()
             await asyncio.wait([scrubbing])
         await host.finish()
         await listener.close()
-        if ticking is not None:
-            ticking.cancel()
+        for timer in timers:
+            timer.cancel()
     finally:
         journal.close()
         if logs is not None:
@@ -179,6 +182,13 @@ async def run_server(parts: ServingParts) -> None:
     if failure:
         raise StoreFailed(f"of {server}", failure[0].strerror or str(failure[0])) from failure[0]
     log.info("stopped")
+
+
+def _timers(replica: Replica, logs: HostedLogs | None) -> list[asyncio.Task[None]]:
+    timers = [tasks.every(AHEAD_TICK_S, replica.ahead.expire, "timer of copies ahead")]
+    if logs is not None:
+        timers.append(tasks.every(LOGS_TICK_S, logs.tick, "timer of logs"))
+    return timers
 
 
 def _replica(parts: ServingParts, journal: Journal) -> Replica:

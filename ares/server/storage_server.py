@@ -35,6 +35,7 @@ from ares.model.messages import (
     DELETED_LENGTH,
     REQUEST_KINDS,
     Ack,
+    Adopt,
     AnyMessage,
     Describe,
     Description,
@@ -47,6 +48,7 @@ from ares.model.messages import (
     NeededRoom,
     ObjectsReply,
     PullElement,
+    PutAhead,
     PutData,
     QueryList,
     Reason,
@@ -337,6 +339,8 @@ class StorageServer:
         handlers: dict[type[AnyMessage], Handler] = {
             Describe: self._describe,
             Where: self._locate,
+            PutAhead: lambda sender, request: self.replica.handle(request),
+            Adopt: self._adopt,
             PullElement: lambda sender, request: self.bring(sender, request),
             Scrub: lambda sender, request: self.scrub(request),
             SetLogLevel: _set_level,
@@ -431,6 +435,13 @@ class StorageServer:
             return self.replica.answer(request)
         frees = request.element.length == DELETED_LENGTH
         return self._change(self.replica.put, request, room, Use.POINTERS if frees else Use.DATA)
+
+    def _adopt(self, sender: Sender, request: Adopt) -> Reply | None:
+        def put(copy: PutData) -> Reply | None:
+            self._meter.spent += copy.element.bulk
+            return self._put(None, copy) if self.replica.journaled else self.replica.answer(copy)
+
+        return self.replica.adopt(request, put)
 
     def _point(self, sender: Sender, request: Pointing) -> Reply | None:
         room = self.replica.pointer_room(request)

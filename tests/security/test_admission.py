@@ -36,6 +36,7 @@ from ares.model.log_messages import (
 )
 from ares.model.messages import (
     Ack,
+    Adopt,
     AnyMessage,
     CollectConfig,
     ConsensusRequest,
@@ -43,13 +44,16 @@ from ares.model.messages import (
     DescribeConsensus,
     Element,
     Finalize,
+    GetAhead,
     GetData,
     GetHint,
     GetTag,
     Introduce,
     ListObjects,
+    ObjectVersion,
     Propose,
     PullElement,
+    PutAhead,
     PutData,
     QueryList,
     ReadConfig,
@@ -102,8 +106,11 @@ def admit(
     return list(admitted), refused
 
 
+COPY = Element(0, 1, 0, (b"x",))
+
+
 def put(key: str) -> PutData:
-    return PutData(CALL, C0.id, ObjectName(key), Tag(1, ClientId(1)), Element(0, 1, 0, (b"x",)))
+    return PutData(CALL, C0.id, ObjectName(key), Tag(1, ClientId(1)), COPY)
 
 
 REQUESTS: dict[Role, list[AnyMessage]] = {
@@ -142,6 +149,9 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         CollectConfig(CALL, C0.id, FINAL),
         Finalize(CALL, C0.id),
         PullElement(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),
+        GetAhead(CALL, C0.id, KEY, True),
+        PutAhead(CALL, NEXT.id, KEY, Tag(1, ClientId(1)), COPY, DEFAULT_DOMAIN, NEXT.index),
+        Adopt(CALL, NEXT.id, (ObjectVersion(KEY, Tag(1, ClientId(1))),)),
         Propose(CALL, NEXT, ClientId(1)),
         TellFinalized(CALL, NEXT),
         Seal(CALL, C0.id),

@@ -41,11 +41,14 @@ from ares.model.log_messages import (
 )
 from ares.model.messages import (
     Ack,
+    Adopt,
+    AheadReply,
     AnyMessage,
     AskedFrom,
     CollectConfig,
     ConfigurationReport,
     ConsensusDescription,
+    CopyOutcome,
     DataReply,
     Decided,
     Describe,
@@ -55,6 +58,7 @@ from ares.model.messages import (
     Element,
     Finalize,
     FollowReport,
+    GetAhead,
     GetData,
     GetHint,
     GetTag,
@@ -66,8 +70,10 @@ from ares.model.messages import (
     ListReply,
     Located,
     ObjectsReply,
+    ObjectVersion,
     Propose,
     PullElement,
+    PutAhead,
     PutData,
     QueryList,
     ReadConfig,
@@ -111,6 +117,7 @@ SINCE: list[AnyMessage] = [
         usage=(_USAGE,),
         core="rust",
         side_by_side=True,
+        ahead=True,
     ),
     Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5, 6, True, 3, 4),
     Committed(_CALL, _C, ServerId("s1"), 7, 8, 5, True, 4),
@@ -118,6 +125,11 @@ SINCE: list[AnyMessage] = [
     QueryList(_CALL, _C, ObjectName("held"), held=_TAG),
     TakeBack(_CALL, _C, ServerId("s0"), 3, 7),
     GivenBack(_CALL, _C, ServerId("s1"), 3, 4, (_RECORD,), 8, True),
+    GetAhead(_CALL, _C, _KEY, True, _TAG),
+    PutAhead(_CALL, _C, _KEY, _TAG, _ELEMENT, DomainName("photos"), 3),
+    PutAhead(_CALL, _C, ObjectName("large"), _TAG, _LARGE, DomainName("photos"), 3),
+    Adopt(_CALL, _C, (ObjectVersion(_KEY, _TAG), ObjectVersion(ObjectName("l"), _TAG))),
+    AheadReply(_CALL, bytes(CopyOutcome), _SUCCESSOR),
 ]
 """Messages, and messages with fields, added since a release."""
 

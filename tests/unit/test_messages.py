@@ -14,6 +14,7 @@ from ares.model.log_messages import ChainReply, ChainRequest, OfChain
 from ares.model.messages import (
     REPLY_OF,
     REQUEST_KINDS,
+    Adopt,
     AnyMessage,
     Carrier,
     ConsensusRequest,
@@ -26,6 +27,7 @@ from ares.model.messages import (
     Message,
     NeededRoom,
     PullElement,
+    PutAhead,
     Question,
     Reply,
     Request,
@@ -85,7 +87,7 @@ def test_the_table_names_the_handler_of_each_request():
     handlers = {
         HandledBy.LOGS: set(get_args(ChainRequest)),
         HandledBy.MEMBER: set(get_args(ConsensusRequest)) - {SetLogLevel},
-        HandledBy.SERVER: {Describe, Where, PullElement, *get_args(Upkeep)},
+        HandledBy.SERVER: {Describe, Where, PullElement, PutAhead, Adopt, *get_args(Upkeep)},
     }
     for part, kinds in handlers.items():
         assert {kind for kind, row in REQUEST_KINDS.items() if row.handled_by is part} == kinds

@@ -1,0 +1,291 @@
+"""Copies for configurations which are not decided yet, at a server (rule R24)."""
+
+import asyncio
+
+import pytest
+
+from ares.dap.coding import coding_for
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.element import Element, sealed
+from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.model.messages import (
+    Adopt,
+    AheadReply,
+    CopyOutcome,
+    DataReply,
+    Describe,
+    Finalize,
+    GetAhead,
+    GetData,
+    GetTag,
+    Introduce,
+    ListObjects,
+    ObjectVersion,
+    PutAhead,
+    PutData,
+    Reason,
+    Refused,
+    WriteConfig,
+)
+from ares.model.tag import TAG_ZERO, Tag
+from ares.replica import ahead_copies
+from ares.replica import replica as replica_module
+from ares.replica.ahead_copies import AHEAD_CONFIGURATIONS_MAX, AHEAD_HELD_S
+from ares.replica.replica import Replica, ReplicaParts
+from ares.server.storage_server import ServerParts, StorageServer
+from tests.journal.memory_journal import Kept, MemoryJournal
+
+MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
+INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
+TARGET = Configuration.abd(MEMBERS[:3]).at(DEFAULT_DOMAIN, 1, INITIAL.cluster_id)
+LOSER = Configuration.abd(MEMBERS[2:]).at(DEFAULT_DOMAIN, 1, INITIAL.cluster_id)
+CODED = Configuration.ec(MEMBERS, 3).at(DEFAULT_DOMAIN, 1, INITIAL.cluster_id)
+OLD, NEW = Tag(1, ClientId(1)), Tag(2, ClientId(1))
+MISSING, DONE, KNOWN = CopyOutcome
+
+
+def server(number: int = 2, clock=lambda: 0.0) -> Replica:
+    return Replica(MEMBERS[number].id, MEMBERS[number].identity, INITIAL, parts=ReplicaParts(clock=clock))
+
+
+def copy(
+    object: str = "k",
+    tag: Tag = NEW,
+    value: bytes = b"value",
+    target: Configuration = TARGET,
+    call: int = 1,
+    number: int = 2,
+) -> PutAhead:
+    index, parts = 0, (value,)
+    if target.dap == "ec":
+        index, parts = number, coding_for(target).encode(value)[number]
+    element = sealed(target.id, object, tag, index, len(value), parts)
+    return PutAhead(call, target.id, object, tag, element, target.domain, target.index)
+
+
+def adopt(*versions: tuple[str, Tag], target: Configuration = TARGET) -> Adopt:
+    return Adopt(2, target.id, tuple(ObjectVersion(*version) for version in versions))
+
+
+def outcomes(reply: object) -> list[int]:
+    assert isinstance(reply, AheadReply), reply
+    return list(reply.outcomes)
+
+
+def shown(replica: Replica, target: Configuration = TARGET) -> list[object]:
+    """Return the replies of every reading request about ``k``, and the bytes held."""
+    tag = replica.handle(GetTag(5, target.id, "k"))
+    data = replica.handle(GetData(5, target.id, "k", True))
+    listed = replica.handle(ListObjects(5, target.id, "", 10))
+    hosted = replica.handle(Describe(5)).hosted
+    return [tag.tag, data.tags, data.element, listed.objects, hosted[-1].objects, hosted[-1].bytes]
+
+
+NOTHING = [TAG_ZERO, (), None, (), 0, 0]
+
+
+@pytest.mark.parametrize("target", [TARGET, CODED])
+def test_a_copy_is_shown_to_nobody_until_it_is_adopted(target):
+    replica = server()
+    assert outcomes(replica.handle(copy(target=target))) == [DONE]
+    assert replica.handle(GetData(3, target.id, "k", True)).reason is Reason.UNKNOWN_CONFIGURATION
+    assert replica.handle(adopt(("k", NEW), target=target)).reason is Reason.UNKNOWN_CONFIGURATION
+    replica.handle(Introduce(3, target))
+    assert shown(replica, target) == NOTHING
+    assert outcomes(replica.handle(adopt(("k", NEW), target=target))) == [DONE]
+    data = replica.handle(GetData(3, target.id, "k", True))
+    assert (data.tags, data.length) == ((NEW,), 5)
+    assert data.element == copy(target=target).element
+    assert replica.ahead.bytes == 0
+
+
+def test_only_a_copy_of_exactly_this_version_is_adopted():
+    replica = server()
+    replica.handle(copy(tag=OLD))
+    replica.handle(Introduce(3, TARGET))
+    assert outcomes(replica.handle(adopt(("k", NEW), ("other", OLD)))) == [MISSING, MISSING]
+    assert shown(replica) == NOTHING
+    assert outcomes(replica.handle(adopt(("k", OLD)))) == [DONE]
+    assert outcomes(replica.handle(adopt(("k", OLD), ("k", NEW)))) == [KNOWN, MISSING]
+
+
+def test_the_last_copy_of_an_object_counts():
+    replica = server()
+    replica.handle(copy(tag=OLD))
+    replica.handle(copy(tag=NEW, value=b"new"))
+    replica.handle(Introduce(3, TARGET))
+    assert outcomes(replica.handle(adopt(("k", OLD)))) == [MISSING]
+    assert outcomes(replica.handle(adopt(("k", NEW)))) == [DONE]
+
+
+def test_a_copy_that_does_not_belong_here_is_not_adopted():
+    replica = server()
+    wrong_seal = copy()
+    element = wrong_seal.element
+    broken = Element(element.index, element.length, element.checksum + 1, element.parts)
+    replica.handle(PutAhead(1, TARGET.id, "k", NEW, broken, DEFAULT_DOMAIN, 1))
+    replica.handle(copy("l", target=CODED, number=1))  # the element of another server
+    replica.handle(copy("m", tag=Tag(2**60, ClientId(1))))  # beyond all numbers (R9)
+    replica.handle(Introduce(3, TARGET))
+    assert outcomes(replica.handle(adopt(("k", NEW), ("m", Tag(2**60, ClientId(1)))))) == [0, 0]
+    other = server()
+    other.handle(copy("l", target=CODED, number=1))
+    other.handle(Introduce(3, CODED))
+    assert outcomes(other.handle(adopt(("l", NEW), target=CODED))) == [MISSING]
+
+
+def test_names_that_no_object_has_and_elements_in_crumbs_are_not_held():
+    replica = server()
+    crumbs = sealed(TARGET.id, "k", NEW, 0, 5, (b"v", b"a", b"lue"))
+    puts = [
+        copy(""),
+        copy("x" * 1025),
+        PutAhead(1, TARGET.id, "k", NEW, crumbs, DEFAULT_DOMAIN, 1),
+    ]
+    assert [outcomes(replica.handle(put)) for put in puts] == [[MISSING]] * 3
+    assert replica.ahead.bytes == 0
+
+
+def test_an_older_adoption_never_replaces_a_newer_version():
+    replica = server()
+    replica.handle(copy(tag=OLD))
+    replica.handle(Introduce(3, TARGET))
+    newer = copy(tag=NEW, value=b"new").element
+    replica.handle(PutData(4, TARGET.id, "k", NEW, newer))
+    assert outcomes(replica.handle(adopt(("k", OLD)))) == [DONE]
+    assert replica.handle(GetData(5, TARGET.id, "k", True)).tags == (NEW,)
+
+
+def test_copies_of_a_configuration_that_lost_are_dropped_and_taken_no_more():
+    replica = server()
+    replica.handle(copy(target=LOSER))
+    replica.handle(copy())
+    replica.handle(Introduce(3, TARGET))
+    assert replica.ahead.take(LOSER.id, "k", NEW) is None
+    assert outcomes(replica.handle(copy(target=LOSER))) == [MISSING]
+    assert outcomes(replica.handle(adopt(("k", NEW)))) == [DONE]
+
+
+@pytest.mark.parametrize("told", ["finalize", "successor"])
+def test_copies_are_dropped_when_their_configuration_is_final(told):
+    replica = server()
+    replica.handle(copy())
+    if told == "finalize":
+        replica.handle(Introduce(3, TARGET))
+        replica.handle(Finalize(3, TARGET.id))
+    else:
+        replica.handle(WriteConfig(3, INITIAL.id, Successor(TARGET, Status.FINALIZED)))
+    assert replica.ahead.bytes == 0
+    assert outcomes(replica.handle(copy())) == [MISSING]
+
+
+def test_copies_are_bounded_in_bytes(monkeypatch):
+    replica = server()
+    replica.handle(copy("a", value=b"x" * 1000))
+    one = replica.ahead.bytes
+    monkeypatch.setattr(ahead_copies, "AHEAD_BYTES_MAX", 3 * one)
+    for name in "bcd":
+        held = outcomes(replica.handle(copy(name, value=b"x" * 1000)))
+        assert held == [DONE if name in "bc" else MISSING]
+    assert outcomes(replica.handle(copy("a", tag=OLD, value=b"y" * 1000))) == [DONE]
+    assert replica.ahead.bytes == 3 * one
+    assert one > 1000
+
+
+def test_the_configurations_with_copies_are_bounded():
+    replica = server()
+    places = [TARGET.at(f"domain{number}", 1, INITIAL.cluster_id) for number in range(20)]
+    held = [outcomes(replica.handle(copy(target=place))) == [DONE] for place in places]
+    assert held == [True] * AHEAD_CONFIGURATIONS_MAX + [False] * 4
+
+
+def test_copies_are_dropped_after_some_time_without_a_request_about_them():
+    now = 1000.0
+    replica = server(clock=lambda: now)
+    replica.handle(copy())
+    replica.handle(Introduce(3, TARGET))
+    now += AHEAD_HELD_S
+    replica.ahead.expire()
+    replica.handle(adopt(("other", NEW)))
+    now += AHEAD_HELD_S
+    replica.ahead.expire()
+    assert replica.ahead.bytes > 0
+    now += 1
+    replica.ahead.expire()
+    assert replica.ahead.bytes == 0
+
+
+def test_a_get_ahead_is_answered_as_a_get_data_without_a_successor():
+    replica = server()
+    element = sealed(INITIAL.id, "k", NEW, 0, 10_000, (b"x" * 10_000,))
+    replica.handle(PutData(1, INITIAL.id, "k", NEW, element))
+    for wants, tag in [(True, None), (False, None), (True, NEW), (True, OLD)]:
+        plain = replica.handle(GetData(7, INITIAL.id, "k", wants, tag))
+        assert isinstance(plain, DataReply)
+        assert replica.handle(GetAhead(7, INITIAL.id, "k", wants, tag)) == plain
+    assert replica.hosted[INITIAL.id].carried == 0
+    assert replica.hosted[INITIAL.id].successor is None
+
+
+def durable(kept: Kept) -> tuple[StorageServer, list]:
+    """Return a server with a journal, and the replies that waited for a commit."""
+    sent: list = []
+    replica = Replica("s2", MEMBERS[2].identity, INITIAL, journaled=True)
+    journal = MemoryJournal(kept, asyncio.get_running_loop().call_soon)
+    parts = ServerParts(lambda sender, replies: sent.extend(replies))
+    return StorageServer(replica, journal, parts), sent
+
+
+def puts_in(kept: Kept) -> list[str]:
+    return [fact.object for facts in kept.facts.values() for fact in facts if hasattr(fact, "tag")]
+
+
+async def test_an_adoption_is_durable_before_its_reply_and_a_copy_alone_is_in_no_journal():
+    """Rule R18."""
+    kept = Kept()
+    host, sent = durable(kept)
+    assert outcomes(host.handle("m", [copy(), copy("l")])[0]) == [DONE]
+    await host.settle()
+    assert puts_in(kept) == []
+    assert host.handle("m", [Introduce(3, TARGET), adopt(("k", NEW), ("gone", NEW))]) == []
+    assert sent == []
+    await host.settle()
+    assert [outcomes(reply) for reply in sent] == [[DONE, MISSING]]
+    assert puts_in(kept) == ["k"]
+    assert outcomes(host.handle("m", [adopt(("k", NEW))])[0]) == [KNOWN]
+
+
+async def test_a_version_in_the_commit_under_way_is_acknowledged_after_the_commit():
+    host, sent = durable(Kept())
+    host.handle("m", [copy(), Introduce(3, TARGET)])
+    await host.settle()
+    host.handle("m", [adopt(("k", NEW))])
+    assert host.handle("other", [adopt(("k", NEW))]) == []
+    await host.settle()
+    assert [outcomes(reply) for reply in sent] == [[DONE], [KNOWN]]
+
+
+async def test_a_full_disk_adopts_nothing():
+    kept = Kept()
+    host, _ = durable(kept)
+    host.handle("m", [copy(), Introduce(3, TARGET)])
+    await host.settle()
+    kept.room = 0
+    assert outcomes(host.handle("m", [adopt(("k", NEW))])[0]) == [MISSING]
+    assert puts_in(kept) == []
+
+
+async def test_a_request_of_many_bytes_is_answered_for_its_first_versions(monkeypatch):
+    monkeypatch.setattr(replica_module, "ADOPTED_BYTES_MAX", 1500)
+    replica = server()
+    for name in "abcd":
+        replica.handle(copy(name, value=b"x" * 1000))
+    replica.handle(Introduce(3, TARGET))
+    assert outcomes(replica.handle(adopt(*((name, NEW) for name in "abcd")))) == [DONE] * 2
+    assert outcomes(replica.handle(adopt(*((name, NEW) for name in "cd")))) == [DONE] * 2
+
+
+def test_refusals_of_requests_about_unknown_configurations_ask_for_an_introduction():
+    reply = server().handle(adopt(("k", NEW)))
+    assert isinstance(reply, Refused)
+    assert reply.reason is Reason.UNKNOWN_CONFIGURATION
