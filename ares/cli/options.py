@@ -87,6 +87,9 @@ class SharedOptions(Struct, frozen=True, dict=True):
         bool | None, _switch("gc", "Retire old configurations after a reconfiguration")
     ] = None
     batch: Annotated[bool | None, _switch("batch", "Reconfigure many objects at once")] = None
+    ahead: Annotated[
+        bool | None, _switch("ahead", "Copy most data before a reconfiguration is decided")
+    ] = None
     fast_read: Annotated[
         bool | None,
         _switch("fast-read", "Skip a read's second phase when a quorum holds the value"),

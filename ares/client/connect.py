@@ -89,7 +89,8 @@ def manager_of(
     """
     client, id = settings.client, ClientId(secrets.randbits(64))
     switches = switches or Switches(
-        client.piggyback, client.gc, client.batch, client.fast_read, client.optimised
+        *(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised),
+        ahead=client.ahead,
     )
     if tracer is None:
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)

@@ -91,6 +91,7 @@ class ClientSettings(ClusterFileTable, frozen=True):
     batch: bool = True
     fast_read: bool = True
     optimised: bool = True
+    ahead: bool = False
     key: str | None = None
     operation_log: str | None = None
     site: str | None = None

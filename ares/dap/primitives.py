@@ -206,23 +206,41 @@ class DataAccess:
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[TagResult]:
         """Store a version at a quorum (Alg. 3:23-31)."""
         id = self.configuration.id
-        length, whole = (
-            (_LENGTHS[value], b"") if isinstance(value, NoBytes) else (len(value), value)
-        )
+        elements = self.elements(object, tag, value)
         if self.configuration.dap == "abd":
-            element = sealed(id, object, tag, 0, length, () if length < 0 else (whole,))
             answers = yield Gather(
-                self.configuration, PutData, "put-data", arguments=(id, object, tag, element)
+                self.configuration, PutData, "put-data", arguments=(id, object, tag, elements[0])
             )
         else:
-            elements = [
-                sealed(id, object, tag, index, length, parts)
-                for index, parts in enumerate(self.coding.encode(whole))
-            ]
             answers = yield Gather(
                 self.configuration, _puts, "put-data", arguments=(id, object, tag, elements)
             )
         return TagResult(tag, latest_named(answers.values()))
+
+    def elements(self, object: ObjectName, tag: Tag, value: Value) -> list[Element]:
+        """Return the sealed elements of a version, one for each server; with ABD, one for all."""
+        id = self.configuration.id
+        length, whole = (
+            (_LENGTHS[value], b"") if isinstance(value, NoBytes) else (len(value), value)
+        )
+        if self.configuration.dap == "abd":
+            return [sealed(id, object, tag, 0, length, () if length < 0 else (whole,))]
+        return [
+            sealed(id, object, tag, index, length, parts)
+            for index, parts in enumerate(self.coding.encode(whole))
+        ]
+
+    def query(
+        self,
+        call: CallId,
+        object: ObjectName,
+        element: bool,
+        wanted: Tag | None,
+        carry: Successor | None,
+        held: Tag | None,
+    ) -> Question:
+        """Return the query for a server."""
+        return GetData(call, self.configuration.id, object, element, wanted, carry, held)
 
     def _queries(
         self,
@@ -237,11 +255,9 @@ class DataAccess:
 
         The first ``needed`` servers are asked for their elements, however large.
         """
-        id = self.configuration.id
-        queries: list[Question] = [
-            GetData(call, id, object, False, None, carry, held)
-        ] * self.configuration.n
-        with_element = GetData(call, id, object, True, None, carry, held)
+        query = self.query
+        queries = [query(call, object, False, None, carry, held)] * self.configuration.n
+        with_element = query(call, object, True, None, carry, held)
         for position in order.positions[:needed]:
             queries[position] = with_element
         return queries
@@ -262,12 +278,12 @@ class DataAccess:
             return sum(1 for reply in more.values() if reply.element is not None) >= lacking
 
         arguments, give_up_s = (
-            (self.configuration.id, object, True, reading.tag, carry),
+            (object, True, reading.tag, carry, None),
             FOLLOW_UP_S + patience_s(answers, FAR_S),
         )
         gather = Gather(
             self.configuration,
-            GetData,
+            self.query,
             "get-data",
             holders,
             lacking,

@@ -39,7 +39,7 @@ object reaches this number by writing, and a higher number is refused from every
 already at a quorum of the target, and not older than t, needs no mark.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Literal
 
@@ -51,11 +51,11 @@ from ares.engine.effects import Gather, Now, Operation, Pause, Report, Together
 from ares.engine.phases import phase
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ElementRefused, Superseded, Unavailable, Undecodable
-from ares.model.identity import ClientId, ObjectName
-from ares.model.messages import PullElement
+from ares.model.identity import ClientId, ObjectName, ServerId
+from ares.model.messages import Adopt, AheadReply, CopyOutcome, ObjectVersion, PullElement
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import LOST, WITHHELD, Value
-from ares.reconfig.listing import list_page
+from ares.reconfig.listing import ListingPage, list_page
 from ares.reconfig.throttle import ByteWindow, Throttle, Window
 from ares.reconfig.traversal import detour
 from ares.reconfig.view import View
@@ -106,6 +106,16 @@ The servers may be unable to reach each other.
 """
 
 
+ADOPTED_AT_ONCE = 128
+ADOPTING_MAX = 2
+"""Versions in a request to adopt copies, and such requests under way: users wait behind them."""
+
+ADOPT_PATIENCE_S, ADOPT_S = 0.1, 3.0
+"""Seconds for further servers to adopt copies that no quorum has adopted, and for a quorum to
+answer; afterwards no copies are adopted.
+"""
+
+
 class MoveOptions(Struct, frozen=True):
     """The manner of a move.
 
@@ -125,11 +135,13 @@ class Mover:
     """The move of a domain's objects into ``target``, in a given ``manner``.
 
     ``stuck``: the objects not moved, and the reasons. ``left``: the objects left behind.
+    ``adopters``: servers of the target that may hold copies ahead (rule R24).
     """
 
     def __init__(
         self, view: View, target: Configuration, manner: MoveOptions = USUAL_MANNER
     ) -> None:
+        self.adopters: tuple[ServerId, ...] = ()
         self._view = view
         self._target = target
         self._throttle = manner.throttle
@@ -187,15 +199,77 @@ class Mover:
                 self._notice(page.successor)
                 began: float = yield Now()
                 self._window.hears(page.asked, began)
-                there = yield from list_page(self._target, after)
-                now: float = yield Now()
-                self._byte_window.took(self._target.index, now - began, now)
                 fresh = [name for name in page.objects if name not in self._seen]
                 self._seen.update(fresh)
-                yield Together(
-                    (self._move(name, there.may_have(name)) for name in fresh), self._window
-                )
+                adopted = yield from self._adopt(page, fresh)
+                left = [name for name in fresh if name not in adopted]
+                if left:
+                    yield from self._move_listed(left, after)
                 after = page.after
+
+    def _move_listed(self, names: list[ObjectName], after: str) -> Operation[None]:
+        """Move objects of a page of names after ``after``."""
+        began: float = yield Now()
+        there = yield from list_page(self._target, after)
+        now: float = yield Now()
+        self._byte_window.took(self._target.index, now - began, now)
+        yield Together((self._move(name, there.may_have(name)) for name in names), self._window)
+
+    def _adopt(self, page: ListingPage, names: list[ObjectName]) -> Operation[set[ObjectName]]:
+        """Return the objects whose newest version a quorum of the target has from copies ahead.
+
+        ``page``: a listing of the only source, whose requests carried the successor (R1). Its
+        highest tag of an object is the version to be moved (ares/reconfig/copy_ahead.py). With
+        several sources no copies are adopted.
+        """
+        adopted: set[ObjectName] = set()
+        if len(self._sources) > 1 or len(self.adopters) < self._target.quorum_size:
+            return adopted
+        newest = [(name, max(entry.tag for entry in page.objects[name])) for name in names]
+        versions = [ObjectVersion(name, tag) for name, tag in newest if tag != TAG_ZERO]
+        parts = [
+            versions[first : first + ADOPTED_AT_ONCE]
+            for first in range(0, len(versions), ADOPTED_AT_ONCE)
+        ]
+        yield Together((self._adopt_part(part, adopted) for part in parts), ADOPTING_MAX)
+        return adopted
+
+    def _adopt_part(
+        self, versions: list[ObjectVersion], adopted: set[ObjectName]
+    ) -> Operation[None]:
+        """Ask the target to adopt copies of these versions; add the objects to ``adopted``.
+
+        Servers may answer for the first versions only.
+        """
+        while versions and self.adopters and not self._done_by_others:
+            wanted = _AdoptedVersions(len(versions), self._target.quorum_size, len(self.adopters))
+            try:
+                answers: Mapping[ServerId, AheadReply] = yield Gather(
+                    self._target,
+                    Adopt,
+                    "adopt",
+                    to=self.adopters,
+                    settled=wanted.settled,
+                    patience_s=lambda *_: ADOPT_PATIENCE_S,
+                    give_up_s=ADOPT_S,
+                    arguments=(self._target.id, tuple(versions)),
+                )
+            except Unavailable:
+                self.adopters = ()
+                return
+            counts = wanted.counts(answers)
+            for version, (having, known) in zip(versions, counts, strict=False):
+                if having < self._target.quorum_size:
+                    continue
+                adopted.add(version.name)
+                if known == having:
+                    self.skipped += 1
+                else:
+                    self.moved += 1
+            yield Report(self.progress("update-config"))
+            if not counts:
+                return
+            versions = versions[len(counts) :]
 
     @property
     def _done_by_others(self) -> bool:
@@ -447,6 +521,35 @@ class Mover:
         self._overtaken |= index >= self._target.index
         if any(source.index == index for source, _ in self._sources):
             self._complete_from = max(self._complete_from, index)
+
+
+class _AdoptedVersions(Struct, frozen=True):
+    """The count of servers with each of ``wanted`` versions, of ``asked`` servers."""
+
+    wanted: int
+    quorum: int
+    asked: int
+
+    def counts(self, answers: Mapping[ServerId, AheadReply]) -> list[tuple[int, int]]:
+        """Return the numbers of servers with a version, and of servers that had it before.
+
+        For the first versions, as far as every server has answered.
+        """
+        outcomes = [reply.outcomes for reply in answers.values()]
+        reached = min(self.wanted, *map(len, outcomes))
+        return [
+            (
+                sum(each[position] != CopyOutcome.MISSING for each in outcomes),
+                sum(each[position] == CopyOutcome.KNOWN for each in outcomes),
+            )
+            for position in range(reached)
+        ]
+
+    def settled(self, answers: Mapping[ServerId, AheadReply]) -> bool:
+        """Return whether no further answer is needed."""
+        if len(answers) == self.asked:
+            return True
+        return all(having >= self.quorum for having, _ in self.counts(answers))
 
 
 def mark_tag(newest: Tag) -> Tag:

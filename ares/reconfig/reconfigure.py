@@ -32,6 +32,7 @@ from ares.model.errors import (
 )
 from ares.model.identity import ObjectName
 from ares.model.messages import CollectConfig, Decided, Finalize
+from ares.reconfig.copy_ahead import NOT_COPIED, Copied, copy_ahead, takers
 from ares.reconfig.mover import USUAL_MANNER, MoveOptions, Mover, Progress
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
@@ -89,21 +90,37 @@ def advance(
     """Run ``reconfigure`` from the sequence as known.
 
     If ``wished`` was made from the last entry, it becomes the direct successor of this entry, or is
-    not decided.
+    not decided. Most data is copied before the proposal (rule R24), and the place of the proposal
+    is the place of the copies, even if the sequence has grown meanwhile.
     """
+    proposal = next_to(view.sequence.last_known, wished)
+    coding_for(proposal)
+    copied = yield from copy_ahead(view, proposal, manner)
     yield Report(Progress("add-config"))
-    decided = yield from add_config(view, wished)
-    return (yield from install(view, wished, decided.configuration, manner))
+    decided = (yield from add_config(proposal)).configuration
+    ours = decided.id == proposal.id
+    return (yield from install(view, wished, decided, manner, copied if ours else NOT_COPIED))
 
 
 def install(
-    view: View, wished: Configuration, target: Configuration, manner: MoveOptions = USUAL_MANNER
+    view: View,
+    wished: Configuration,
+    target: Configuration,
+    manner: MoveOptions = USUAL_MANNER,
+    copied: Copied | None = None,
 ) -> Operation[ReconfigurationResult]:
-    """Finish a reconfiguration after the decision of ``target``, by any client (Alg. 5:8-12)."""
+    """Finish a reconfiguration after the decision of ``target``, by any client (Alg. 5:8-12).
+
+    ``copied``: this client's copies ahead for the target. None: another client may have made some.
+    """
     mover = Mover(view, target, manner)
     uncollected: list[Configuration] = []
     try:
         yield from announce_successor(view, target)
+        if copied is not None:
+            mover.adopters = copied.servers
+        elif view.switches.ahead:
+            mover.adopters = yield from takers(target)
         yield from mover.update_config()
         if mover.stuck:
             raise ObjectsStuck(view.domain, mover.stuck)
@@ -128,18 +145,22 @@ def install(
         target.same_content(wished),
         mover.moved,
         mover.skipped,
-        mover.bytes,
+        mover.bytes + (0 if copied is None else copied.bytes),
         uncollected,
         announced,
         tuple(mover.left),
     )
 
 
+def next_to(last: Configuration, wished: Configuration) -> Configuration:
+    """Return ``wished`` at the place after ``last``."""
+    return wished.at(last.domain, last.index + 1, last.cluster_id)
+
+
 @phase("AddConfig")
-def add_config(view: View, wished: Configuration) -> Operation[Decided]:
-    """Agree on the configuration after the last known one (Alg. 5:14-22)."""
-    last = view.sequence.last_known
-    return (yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id)))
+def add_config(proposal: Configuration) -> Operation[Decided]:
+    """Agree on the configuration for the proposal's place (Alg. 5:14-22)."""
+    return (yield from agree(proposal))
 
 
 def agree(

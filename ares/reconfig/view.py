@@ -120,7 +120,8 @@ class Switches(Struct, frozen=True):
     instead of a read-config round. ``gc``: collect retired configurations. ``batch``: move many
     objects at once. ``fast_read``: a read that finds its version at a quorum does not write it
     back. ``optimised``: coverable objects and files send no value already held by the receiver
-    (CoARES).
+    (CoARES). ``ahead``: a move copies most data before the next configuration is decided (rule
+    R24).
     """
 
     piggyback: bool = True
@@ -128,6 +129,7 @@ class Switches(Struct, frozen=True):
     batch: bool = True
     fast_read: bool = True
     optimised: bool = True
+    ahead: bool = False
 
 
 class View:
@@ -152,7 +154,7 @@ class View:
         self.tags = TagSource(client)
         self.memory = ClientCache()
         self.readiness = readiness or Readiness()
-        self._coding = coding
+        self.coding = coding
         self._daps: dict[ConfigurationId, DataAccess] = {}
 
     def dap(self, configuration: Configuration) -> DataAccess:
@@ -165,6 +167,6 @@ class View:
             active = {known.id for known in self.sequence.active}
             self._daps = {id: known for id, known in self._daps.items() if id in active}
             dap = self._daps[configuration.id] = DataAccess(
-                configuration, self.readiness, self._coding
+                configuration, self.readiness, self.coding
             )
         return dap

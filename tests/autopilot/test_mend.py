@@ -6,7 +6,7 @@ The repair follows the judgement, or does not happen.
 from ares.autopilot.judge import Finish, NoAction, Replace, Stuck, look_up, mend
 from ares.model.configuration import Configuration
 from ares.reconfig.mover import MoveOptions
-from ares.reconfig.reconfigure import add_config, announce_successor
+from ares.reconfig.reconfigure import add_config, announce_successor, next_to
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.registers.operations import read, write
@@ -73,7 +73,7 @@ def test_what_was_left_is_completed():
     dead.run(write(dead.view, "key", b"v"))
 
     def begin():
-        decided = yield from add_config(dead.view, THEIRS)
+        decided = yield from add_config(next_to(dead.view.sequence.last_known, THEIRS))
         yield from announce_successor(dead.view, decided.configuration)
         return decided.configuration
 

@@ -24,6 +24,7 @@ from ares.reconfig.reconfigure import (
     add_config,
     announce_successor,
     gc_config,
+    next_to,
 )
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
@@ -133,7 +134,7 @@ def gc_before_finalize() -> Any:
         view: View, wished: Configuration, _: MoveOptions
     ) -> Operation[ReconfigurationResult]:
         yield from read_config(view)
-        decided = yield from add_config(view, wished)
+        decided = yield from add_config(next_to(view.sequence.last_known, wished))
         target = decided.configuration
         yield from announce_successor(view, target)
         mover = Mover(view, target)

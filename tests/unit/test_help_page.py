@@ -14,7 +14,7 @@ from ares.cli.options import ALL_OPTIONS
 from ares.platform.interpreter import python
 
 SECTIONS = ["Objects", "Files", "Logs", "Cluster", "Seeing", "Upkeep"]
-SWITCHES = {"--piggyback", "--gc", "--batch", "--fast-read", "--optimised"}
+SWITCHES = {"--piggyback", "--gc", "--batch", "--ahead", "--fast-read", "--optimised"}
 NAMES = {name.partition(" ")[0] for commands in main._COMMANDS.values() for name in commands}
 
 
