@@ -19,10 +19,14 @@ from ares.model.element import hollow, intact
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import (
     Ack,
+    Adopt,
+    AheadReply,
     AnyMessage,
     CollectConfig,
+    CopyOutcome,
     DataReply,
     Description,
+    GetAhead,
     GetData,
     GetTag,
     Keyed,
@@ -75,8 +79,8 @@ class Promises:
 
     def note_reply(self, request: AnyMessage, reply: AnyMessage) -> None:
         """Note the server's reply to ``request``."""
-        if not isinstance(request, Keyed | PullElement) or not isinstance(
-            reply, Ack | TagReply | DataReply | ObjectsReply | ListReply
+        if not isinstance(request, Keyed | PullElement | Adopt) or not isinstance(
+            reply, Ack | TagReply | DataReply | ObjectsReply | ListReply | AheadReply
         ):
             return
         self.count += 1
@@ -86,9 +90,13 @@ class Promises:
         match request, reply:
             case PutData() | PullElement(), Ack() if id not in self._collecting:
                 self._note(id, request.object, request.tag)
+            case Adopt(), AheadReply() if id not in self._collecting:
+                for version, outcome in zip(request.versions, reply.outcomes, strict=False):
+                    if outcome != CopyOutcome.MISSING:
+                        self._note(id, version.name, version.tag)
             case GetTag(), TagReply():
                 self._note(id, request.object, reply.tag)
-            case GetData(), DataReply():
+            case GetData() | GetAhead(), DataReply():
                 self._note(id, request.object, *reply.tags)
                 key = id, request.object
                 self._trimmed[key] = max(self._trimmed.get(key, TAG_ZERO), reply.trimmed)
@@ -235,7 +243,7 @@ class PromiseWitness:
         if len(self._asked) > _ASKED_MAX:
             self._asked.clear()
         for message in messages:
-            if isinstance(message, Keyed):
+            if isinstance(message, Keyed | Adopt):
                 self._promises[server].asked(message)
                 self._asked[server, message.call] = _without_data(message)
         self._connections.post(server, messages)

@@ -38,6 +38,7 @@ from ares.testing.sim.plan import ARES_2, ARES_2022
 from ares.testing.sim.run import drawn, run_plan
 from ares.testing.sim.simulated_server import LateServer
 from ares.testing.sim.world import SimConsensus
+from tests.simulation.ahead_controls import AHEAD_CONTROLS
 from tests.simulation.coverable_controls import (
     held_versions_that_hide_newer_ones,
     put_data_skipped_for_what_was_only_seen,
@@ -322,6 +323,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
         ARES_2022,
     ),
     "line 2:3 as printed": (line_2_3_as_printed, ARES_2022),
+    **AHEAD_CONTROLS,
     **FILE_CONTROLS,
     **JOURNAL_CONTROLS,
     **LOG_CONTROLS,

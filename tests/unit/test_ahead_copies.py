@@ -45,7 +45,9 @@ MISSING, DONE, KNOWN = CopyOutcome
 
 
 def server(number: int = 2, clock=lambda: 0.0) -> Replica:
-    return Replica(MEMBERS[number].id, MEMBERS[number].identity, INITIAL, parts=ReplicaParts(clock=clock))
+    return Replica(
+        MEMBERS[number].id, MEMBERS[number].identity, INITIAL, parts=ReplicaParts(clock=clock)
+    )
 
 
 def copy(

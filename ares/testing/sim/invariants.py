@@ -10,18 +10,21 @@ from ares.dap.version_list import capacity
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import intact, is_hollow
 from ares.model.errors import AresError
-from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName
+from ares.model.identity import NO_CALL, CallId, ConfigurationId, DomainName, ObjectName
 from ares.model.messages import (
     DELETED_LENGTH,
     Ack,
+    AheadReply,
     AnyMessage,
     DataReply,
     Describe,
     Element,
+    GetAhead,
     GetData,
     Introduce,
     ObjectsReply,
     PullElement,
+    PutAhead,
     PutData,
     Request,
     TagReply,
@@ -118,9 +121,9 @@ class ServerWatch:
         hosting = replica.hosted.get(id) if id is not None else None
         if hosting is not None:
             self._look_at_pointer(hosting)
-            if isinstance(request, PutData):
-                self._look_at_object(hosting, request.object)
-                self._values.see(hosting.configuration, request)
+            for put in [request] if isinstance(request, PutData) else _adopted(hosting, request):
+                self._look_at_object(hosting, put.object)
+                self._values.see(hosting.configuration, put)
             if hosting.collected and (len(hosting.objects) or hosting.bytes):
                 raise PromiseBroken(
                     f"{replica.server} holds data for configuration "
@@ -174,6 +177,17 @@ class ServerWatch:
             )
 
 
+def _adopted(hosting: ConfigurationState, request: Request) -> list[PutData]:
+    """Return the versions held of those which a request to adopt names, as puts."""
+    held = []
+    for name, tag in [(each.name, each.tag) for each in getattr(request, "versions", ())]:
+        versions = hosting.objects.get(name)
+        element = None if versions is None else versions.element(tag)
+        if element is not None and not is_hollow(element):
+            held.append(PutData(NO_CALL, hosting.configuration.id, name, tag, element))
+    return held
+
+
 class SimPromises:
     """The replies of a server in a single life.
 
@@ -194,7 +208,7 @@ class SimPromises:
             if not isinstance(request, Introduce):
                 # answered only when refused, with the call of another request
                 self._asked[client, request.call] = request
-            if isinstance(request, PutData):
+            if isinstance(request, PutData | PutAhead):
                 self._given.add(
                     (request.configuration, request.object, request.tag, request.element.checksum)
                 )
@@ -202,11 +216,11 @@ class SimPromises:
     def check_replies(self, client: str, replies: Sequence[AnyMessage]) -> None:
         """Check replies. Raises :class:`PromiseBroken` for data that no client gave."""
         for reply in replies:
-            if isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
+            if isinstance(reply, Ack | TagReply | DataReply | ObjectsReply | AheadReply):
                 request = self._asked[client, reply.call]
                 self._book.note_reply(request, reply)
                 if (
-                    isinstance(request, GetData)
+                    isinstance(request, GetData | GetAhead)
                     and isinstance(reply, DataReply)
                     and reply.element is not None
                 ):

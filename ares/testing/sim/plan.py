@@ -175,7 +175,8 @@ class SimPlan(Struct, frozen=True):
     ``chaos_s``: the end of faults; afterwards every operation must complete. ``live``: whether
     reads must complete too (delta suffices). ``segment_bytes``: of the servers' journals; 0: syncs
     are simulated, too (ares/testing/sim/simulated_server.py). ``scrubs``: servers verify their
-    disks all the time. ``transfer``: how reconfigurers move large values.
+    disks all the time. ``transfer``: how reconfigurers move large values. ``ahead``: reconfigurers
+    copy ahead of the decision.
     """
 
     scenario: str
@@ -191,6 +192,7 @@ class SimPlan(Struct, frozen=True):
     scrubs: bool = False
     transfer: Transfer = "client"
     published: str = ""
+    ahead: bool = False
 
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
@@ -215,8 +217,9 @@ class PlanBounds(Struct, frozen=True):
     ``frail``: the number of servers that faults strike; ``None``: all. ``listings``,
     ``collections``: the share of listings in the steps of readers, and of collections in the steps
     of clients that put files. ``by_servers``: the share of plans in which values travel from server
-    to server. ``lookups``: the share of steps that ask servers for the domain's place.
-    ``published``: the algorithm as published that all clients run.
+    to server. ``ahead``: the share of plans with copies ahead. ``lookups``: the share of steps that
+    ask servers for the domain's place. ``published``: the algorithm as published that all clients
+    run.
     """
 
     servers: tuple[int, int] = (5, 5)
@@ -260,6 +263,7 @@ class PlanBounds(Struct, frozen=True):
     sync_s: tuple[float, ...] = ()
     frail: int | None = None
     by_servers: float = 0.0
+    ahead: float = 0.0
     lookups: float = 0.0
     published: str = ""
 
@@ -293,7 +297,9 @@ OBJECT_SCENARIOS: dict[str, PlanBounds] = {
     "calm": PlanBounds(faults=(0, 0), deaths=0.0, loss=(0.0,), bad_links=(0.0,)),
     "crash": PlanBounds(faults=(2, 6), kinds=("crash", "kill", "disk")),
     "partition": PlanBounds(faults=(2, 5), kinds=("cut", "cut-in", "cut-out", "slow")),
-    "reconfigure": PlanBounds(reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)),
+    "reconfigure": PlanBounds(
+        ahead=0.3, reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)
+    ),
     "consensus": PlanBounds(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
     "wide": PlanBounds(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
     "moving": PlanBounds(
@@ -301,7 +307,7 @@ OBJECT_SCENARIOS: dict[str, PlanBounds] = {
         lanes=(1, 2, 3), plain=0.1,
         faults=(0, 2), kinds=("slow", "slow", "cut", "cut-in", "cut-out", "crash"), deaths=0.1,
         tail=(1.05, 1.6), loss=(0.0, 0.0, 0.025),
-        pause_s=0.01, chaos_s=3.0,
+        pause_s=0.01, chaos_s=3.0, ahead=0.3,
     ),
     "listing": PlanBounds(
         servers=(3, 5), writers=(2, 4), readers=(2, 3), steps=(3, 6), reconfigurations=(1, 3),
@@ -340,12 +346,18 @@ OBJECT_SCENARIOS: dict[str, PlanBounds] = {
         kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"),
         sync_s=(0.001, 0.01, 0.05),
         writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6,
-        by_servers=0.5,
+        by_servers=0.5, ahead=0.4,
     ),
     "transfer": PlanBounds(
-        value_bytes=(100, 30_000), by_servers=1.0, writers=(2, 3), reconfigurers=(1, 3),
+        value_bytes=(100, 30_000), by_servers=1.0, ahead=0.3, writers=(2, 3), reconfigurers=(1, 3),
         reconfigurations=(1, 3), keys=(1, 3), steps=(4, 8),
         faults=(0, 4), delta=6,
+    ),
+    "ahead": PlanBounds(
+        ahead=1.0, value_bytes=(0, 100, 30_000), by_servers=0.3, writers=(2, 4), readers=(1, 3),
+        reconfigurers=(1, 3), reconfigurations=(1, 3), keys=(2, 4), steps=(6, 10), plain=0.1,
+        faults=(0, 2), kinds=("slow", "cut", "cut-in", "cut-out", "crash", "kill", "disk"),
+        deaths=0.2, loss=(0.0, 0.0, 0.025), pause_s=0.01, chaos_s=3.0, delta=6, lanes=(1, 1, 2),
     ),
     "sites": PlanBounds(
         lookups=0.4, writers=(2, 3), readers=(2, 3), reconfigurers=(2, 3), reconfigurations=(2, 4),
@@ -400,9 +412,6 @@ def draw(seed: int, scenario: str) -> SimPlan:
         clients += [
             _collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))
         ]
-    transfer: Transfer = (
-        "servers" if Random(f"transfer {scenario} {seed}").random() < shape.by_servers else "client"
-    )
     live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
     plan = SimPlan(
         scenario,
@@ -414,8 +423,9 @@ def draw(seed: int, scenario: str) -> SimPlan:
         faults,
         shape.chaos_s,
         live,
-        transfer=transfer,
+        transfer="servers" if _is_in(shape.by_servers, "transfer", scenario, seed) else "client",
         published=shape.published,
+        ahead=_is_in(shape.ahead, "ahead", scenario, seed),
     )
     if not shape.segment_bytes:
         return plan
@@ -426,6 +436,11 @@ def draw(seed: int, scenario: str) -> SimPlan:
         chances=chances,
         scrubs="rot" in shape.kinds,
     )
+
+
+def _is_in(share: float, *name: object) -> bool:
+    """Return whether a plan is in a share of all plans, by a generator of its own."""
+    return Random(" ".join(map(str, name))).random() < share
 
 
 def _client(

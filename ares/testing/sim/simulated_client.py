@@ -7,6 +7,8 @@ Versioned writes are over the version that the client last saw of the key: t0 in
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from ares.compiled import fast_path, small_objects
 from ares.dap.primitives import DataResult
 from ares.engine.effects import Agree, Announce, Operation
@@ -142,7 +144,8 @@ class SimClient(SimCaller):
         self._written = 0
         self._versions: dict[str, Tag | None] = {}
         self.session = self.asking = Session(fast_path=fast_path())
-        self._see_with(View(ClientId(number), c0, plan.switches, self.session.readiness))
+        switches = structs.replace(plan.switches, ahead=run.plan.ahead)
+        self._see_with(View(ClientId(number), c0, switches, self.session.readiness))
         self._files = Files(plan.name, number, self.view, run.world, run.chronicle)
 
     def _see_with(self, view: View) -> None:

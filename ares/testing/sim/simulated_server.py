@@ -13,7 +13,16 @@ from collections.abc import Callable, Sequence
 from ares.compiled import ServedTurn, server_core
 from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
-from ares.model.messages import REQUEST_KINDS, AnyMessage, Carrier, PullElement, PutData, Request
+from ares.model.messages import (
+    REQUEST_KINDS,
+    Adopt,
+    AnyMessage,
+    Carrier,
+    PullElement,
+    PutData,
+    Reply,
+    Request,
+)
 from ares.net.port import Sender
 from ares.replica.replica import Replica
 from ares.server.element_puller import ElementPuller, Fetch
@@ -143,22 +152,37 @@ class LateServer(SimServer):
         served = self._core.serve([frames], True) if frames and self._core is not None else None
         replies: list[Outgoing] = [] if served is None else answered(served)
         for request in requests:
-            reply = None
+            reply, changed = None, _changed(request)
             if served is None:
-                reply = (
-                    self._brings.answer(client, request)
-                    if isinstance(request, PullElement)
-                    else self.replica.handle(request)
-                )
+                reply, changed = self._handle(client, request)
             if reply is not None:
                 replies.append(reply)
-            if not isinstance(request, PullElement) and changes(request):
-                self._log.append(request)
-                self._watch.look(self.replica, request)
+            for change in changed:
+                self._log.append(change)
+                self._watch.look(self.replica, change)
         self.replica.release()
         if replies:
             self._waiting.append((client, replies))
             self._commit()
+
+    def _handle(
+        self, client: str, request: Request | PullElement
+    ) -> tuple[Reply | None, list[Request]]:
+        """Return the reply, and the requests with the same change of the durable state.
+
+        Copies ahead are in memory only: an adopted copy is durable as a put.
+        """
+        if isinstance(request, PullElement):
+            return self._brings.answer(client, request), []
+        if not isinstance(request, Adopt):
+            return self.replica.handle(request), _changed(request)
+        puts: list[Request] = []
+
+        def put(copy: PutData) -> Reply:
+            puts.append(copy)
+            return self.replica.answer(copy)
+
+        return self.replica.adopt(request, put), puts
 
     def _commit(self) -> None:
         if self._synced == len(self._log):
@@ -196,6 +220,10 @@ def changes(request: Request) -> bool:
     return REQUEST_KINDS[type(request)].changes or (
         isinstance(request, Carrier) and request.successor is not None
     )
+
+
+def _changed(request: Request | PullElement) -> list[Request]:
+    return [] if isinstance(request, PullElement) or not changes(request) else [request]
 
 
 def answered(served: ServedTurn) -> list[Outgoing]:
