@@ -4,10 +4,11 @@
     .venv/bin/python -m experiments.bench.moving --objects 1000 --only 'ABD to EC'
 
 A domain on five servers moves to five others while the bench's generators read and write it: at
-full speed, and slowly (``bytes_per_s``). Latencies stand beside the latencies of the same clients
-before. Unused domains then move, with and without batching. All processes are on this machine:
-quote ratios. The bench prints tables, and the goals beside the last run kept in git. It writes
-moving.json, moving_figures.json, moving.txt and the page report.html.
+full speed, with and without copies ahead, and slowly (``bytes_per_s``). Latencies stand beside the
+latencies of the same clients before. Unused domains then move, with and without batching and copies
+ahead. All processes are on this machine: quote ratios. The bench prints tables, and the goals
+beside the last run kept in git. It writes moving.json, moving_figures.json, moving.txt and the page
+report.html.
 The exit status is 1 if a read returned a value that no client wrote. The logs of the scenario
 `reconfiguration` have the rounds and the configurations of each operation during a move.
 """
@@ -61,13 +62,15 @@ MOVING_WARM_S = 0.1
 """The generators warm up for so long before each window, of which a slow move has several."""
 
 MOVER = "mover"
+COPIED_AHEAD = ", copied ahead"
 
 
 class MeasuredMove(Struct, frozen=True):
     """A move of ``objects``, with clients at work (``quiet``: before it) or without.
 
     ``cpu_us`` is processor time for an object, of all servers and the mover. ``cpu`` is in
-    processors, by process. The move began at ``begin_s`` of the monotonic clock.
+    processors, by process. The move began at ``begin_s`` of the monotonic clock. ``two_s``: the
+    time with two configurations, from the proposal until the new configuration was final.
     """
 
     case: str
@@ -83,6 +86,7 @@ class MeasuredMove(Struct, frozen=True):
     wrong: list[str] = []
     cpu: dict[str, float] = {}
     begin_s: float = 0.0
+    two_s: float = 0.0
 
 
 class MovingReport(Struct, frozen=True):
@@ -107,18 +111,31 @@ class MovingDomain:
         async with connect(self._file) as manager:
             await manager.create_domain(self._name, MOVING_CASES[self._case][0])
 
-    def move(self, what: str, batch: bool = True, bytes_per_s: float | None = None) -> MeasuredMove:
+    def move(
+        self,
+        what: str,
+        batch: bool = True,
+        ahead: bool = False,
+        bytes_per_s: float | None = None,
+    ) -> MeasuredMove:
         """Move the domain to the other servers."""
-        return run(self._moved(what, batch, bytes_per_s))
+        return run(self._moved(what, batch, ahead, bytes_per_s))
 
-    async def _moved(self, what: str, batch: bool, bytes_per_s: float | None) -> MeasuredMove:
+    async def _moved(
+        self, what: str, batch: bool, ahead: bool, bytes_per_s: float | None
+    ) -> MeasuredMove:
         settings = Settings.load(self._file)
-        client = structs.replace(settings.client, batch=batch)
+        client = structs.replace(settings.client, batch=batch, ahead=ahead)
+        stages: dict[str, float] = {}
         async with connect(structs.replace(settings, client=client)) as manager:
             domain = await manager.domain(self._name)
             await domain.current()
             begin_s, before = time.perf_counter(), cpu_of(self.pids.values())
-            result = await domain.reconfigure(MOVING_CASES[self._case][1], bytes_per_s=bytes_per_s)
+            result = await domain.reconfigure(
+                MOVING_CASES[self._case][1],
+                bytes_per_s=bytes_per_s,
+                progress=lambda now: stages.setdefault(now.stage, time.perf_counter()),
+            )
             seconds, after = time.perf_counter() - begin_s, cpu_of(self.pids.values())
         used_s = {name: after[pid] - before[pid] for name, pid in self.pids.items()}
         return MeasuredMove(
@@ -128,26 +145,34 @@ class MovingDomain:
             skipped=result.skipped,
             cpu={name: each / seconds for name, each in used_s.items()},
             begin_s=begin_s,
+            two_s=stages["gc-config"] - stages["add-config"],
         )
 
 
 def under_load(file: Path, case: str, given: argparse.Namespace) -> Iterator[MeasuredMove]:
-    """Measure moves with clients at work: two with a small rate, and a closed loop.
+    """Measure moves with clients at work: with a small rate, and a closed loop.
 
-    The small rate is far below the clients' limit, beside a move at full speed and beside a slow
-    move. The closed loop is the most that the clients can do.
+    The small rate is far below the clients' limit, beside a move at full speed, the same with
+    copies ahead, and a slow move. The closed loop is the most that the clients can do.
     """
     workload = Workload(MOVING_CLIENTS, MOVING_SMALL_BYTES, given.objects)
     slowly = given.objects / given.slow * OBJECT_BYTES_MIN
-    for per_s, bytes_per_s in ((given.rate, None), (given.rate, slowly), (None, None)):
+    for per_s, bytes_per_s, ahead in (
+        (given.rate, None, False),
+        (given.rate, None, True),
+        (given.rate, slowly, False),
+        (None, None, False),
+    ):
         rate = "closed loop" if per_s is None else f"{per_s:g}/s"
         what = f"{MOVING_CLIENTS} clients, {rate}{', slow move' if bytes_per_s else ''}"
+        what += COPIED_AHEAD if ahead else ""
         mover = MovingDomain(file, case, MOVING_SMALL_BYTES, given.objects)
         watch = LoadExtent(MOVING_WARM_S, given.seconds, per_s=per_s, timed=True)
         with generators(2) as processes:
             processes.preload_once(mover.store, workload)
             watched = partial(processes.run, mover.store, workload, watch, mover.pids)
-            yield _moved_beside(watched, partial(mover.move, what, bytes_per_s=bytes_per_s), per_s)
+            move = partial(mover.move, what, ahead=ahead, bytes_per_s=bytes_per_s)
+            yield _moved_beside(watched, move, per_s)
 
 
 def _moved_beside(
@@ -211,14 +236,19 @@ def _point(
 
 
 def without_clients(file: Path, case: str, objects: int) -> Iterator[MeasuredMove]:
-    """Measure moves of unused domains with every size, batched and not."""
-    for value_bytes, *parts in MOVING_SIZES:
-        for batch, part in zip((True, False), parts, strict=True):
+    """Measure moves of unused domains with every size: batched, with copies ahead, and neither."""
+    for value_bytes, batched, single in MOVING_SIZES:
+        for batch, ahead, part in (
+            (True, False, batched),
+            (True, True, batched),
+            (False, False, single),
+        ):
             count = max(1, int(objects * part))
             mover = MovingDomain(file, case, value_bytes, count)
             with generators(1) as processes:
                 processes.preload_once(mover.store, Workload(1, value_bytes, count))
-            yield mover.move(f"{size_text(value_bytes)}, batch {'on' if batch else 'off'}", batch)
+            what = f"{size_text(value_bytes)}, batch {'on' if batch else 'off'}"
+            yield mover.move(f"{what}{COPIED_AHEAD if ahead else ''}", batch, ahead)
 
 
 def measure(given: argparse.Namespace) -> MovingReport:
@@ -258,6 +288,7 @@ def keep_moves(out: Path, moves: Sequence[MeasuredMove]) -> None:
     for one in moves:
         figures = {
             "seconds of the move": one.seconds,
+            "seconds with two configurations": one.two_s,
             "objects/s": one.objects / one.seconds,
             "us CPU/object": one.cpu_us,
         }
@@ -276,7 +307,16 @@ def text(report: MovingReport) -> str:
     columns = ("p50 ms before", "moving", "ratio", "p99 ms before", "moving", "ratio")
     head = ("", *columns, "pause ms before", "moving", "CPU old", "new", MOVER)
     rows = [row for one in report.moves for row in _latency_rows(one)]
-    move_head = ("", "objects", "seconds", "objects/s", "us CPU", "moved", "there already")
+    move_head = (
+        "",
+        "objects",
+        "seconds",
+        "with two",
+        "objects/s",
+        "us CPU",
+        "moved",
+        "there already",
+    )
     lines = [report.machine, report.settings, "", *aligned([head, *rows]), ""]
     lines += [
         *aligned([move_head, *map(_move_row, report.moves)]),
@@ -284,7 +324,8 @@ def text(report: MovingReport) -> str:
         "ratio: while the domain moved : before, of one run. pause: the "
         "longest time in which no operation was done. CPU in processors; us CPU: of servers and "
         "mover for an object, with the work for clients. there already: objects that clients wrote "
-        "into the new configuration themselves. batch off moves one object after the other.",
+        "into the new configuration themselves. batch off moves one object after the other. with "
+        "two: seconds with two configurations, from the proposal on.",
     ]
     for one in report.moves:
         points = [point for point in (one.quiet, one.moving) if point]
@@ -316,7 +357,7 @@ def _latency_rows(one: MeasuredMove) -> Iterator[tuple[str, ...]]:
 
 
 def _move_row(one: MeasuredMove) -> tuple[str, ...]:
-    figures = (one.seconds, one.objects / one.seconds, one.cpu_us)
+    figures = (one.seconds, one.two_s, one.objects / one.seconds, one.cpu_us)
     counts = (f"{one.moved:,}", f"{one.skipped:,}")
     return (f"{one.case}, {one.what}", f"{one.objects:,}", *map(number, figures), *counts)
 
