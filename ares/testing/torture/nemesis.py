@@ -510,6 +510,7 @@ SLOW_SHARE = 0.25
 
 _STAGES: tuple[Stage, ...] = (
     "read-config",
+    "copy-ahead",
     "update-config",
     "update-config",
     "finalize-config",
@@ -541,7 +542,7 @@ def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: 
             wish,
             dies_in=stage,
             dies_after=chance.randint(1, OBJECTS_BEFORE_DEATH_MAX)
-            if stage == "update-config"
+            if stage in ("copy-ahead", "update-config")
             else 1,
         )
     return wish

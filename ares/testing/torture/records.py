@@ -55,7 +55,9 @@ class Counts(Struct, frozen=True):
     errors: int = 0
 
 
-Stage = Literal["read-config", "update-config", "finalize-config", "gc-config", "seal", "fetch"]
+Stage = Literal[
+    "read-config", "copy-ahead", "update-config", "finalize-config", "gc-config", "seal", "fetch"
+]
 
 
 class Wish(Struct, frozen=True):
