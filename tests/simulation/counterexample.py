@@ -113,7 +113,9 @@ The transcription reads these lines otherwise, or adds a case that the paper lea
   c0 would make c1 its own successor. lastC is read as the configuration whose servers named nextC.
 - Alg. 2:41-42: the message carries `next`, which has no value. `next` is read as cseq[mu], as
   section 5.2 says.
-- Alg. 3:15: there is no else. If no tag is in k Lists, get-data fails.
+- Alg. 3:15: there is no else. If no tag is in k Lists, get-data fails. More than delta writers
+  bring this about, and so do fewer after gc-config: collected servers insert no pairs (Alg. 4:18),
+  and their Lists stay as they were.
 - Alg. 4:13-14: as printed, a server with a finalized nextC sends List', and then List as well. Line
   14 is read as an else, as section 5.1 says.
 - Alg. 4:37: a nextC of bottom has no ID. The ID is read as lower than all others.
