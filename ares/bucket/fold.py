@@ -64,7 +64,7 @@ INVOCATIONS_KEPT = 2**17
 """Positions for which the first result of a request is remembered, at least."""
 
 INVOCATIONS_FORGOTTEN = 4
-"""Invocations forgotten with a command, which adds at most one: a backlog ends."""
+"""Invocations forgotten when one is remembered: a backlog ends."""
 
 SNAPSHOTS_KEPT = 2
 
@@ -112,9 +112,6 @@ class BucketFold:
             self._count_malformed()
         else:
             applied = self._take(command)
-        state.forget_invocations(
-            min(state.position - self._kept, state.lowest_reading), INVOCATIONS_FORGOTTEN
-        )
         state.position += 1
         return applied
 
@@ -134,7 +131,7 @@ class BucketFold:
             state.set_totals(replace(state.totals, clock_ms=command.ms))
         lowest = max(session.lowest, command.lowest)
         state.set_session(command.session, replace(session, last=state.position, lowest=lowest))
-        if number < lowest:
+        if is_settled(number, lowest):
             result = COMMAND_SETTLED
         elif isinstance(operation, UpkeepOperation):
             result = self._keep_up(command, operation)
@@ -157,6 +154,8 @@ class BucketFold:
         else:
             result = self._change(operation)
             if command.invocation:
+                below = min(state.position - self._kept, state.lowest_reading)
+                state.forget_invocations(below, INVOCATIONS_FORGOTTEN)
                 state.remember_invocation(fingerprint, result)
         state.remember(command.session, command.number, result)
         return result
@@ -296,6 +295,11 @@ class BucketFold:
             else:
                 state.delete(row)
         return COMMAND_DONE
+
+
+def is_settled(number: int, lowest: int) -> bool:
+    """Return whether a command comes too late to do anything: its result may be forgotten."""
+    return number < lowest
 
 
 def request_print(command: Command) -> bytes:

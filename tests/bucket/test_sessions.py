@@ -176,12 +176,12 @@ def test_invocations_are_forgotten_when_old_and_no_session_reads_before_them():
     session.give(CreateBucket("photos"))
     first = put(session, conditions=NEW)
     session.give(first, invocation=b"i")
-    for _ in range(30):
-        session.give(DeleteObject("photos", "dog"))
+    for number in range(30):
+        session.give(DeleteObject("photos", "dog"), invocation=bytes([number]))
     again = put(session, conditions=NEW)
     assert session.give(again, invocation=b"i").done  # no promise: still known
     session.give(beat(index))
-    session.give(DeleteObject("photos", "dog"))
+    session.give(DeleteObject("photos", "dog"), invocation=b"new")
     again = put(session, conditions=NEW)
     assert session.give(again, invocation=b"i").outcome is O.CONDITION_FAILED
 

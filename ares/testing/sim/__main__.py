@@ -11,9 +11,16 @@ import multiprocessing
 import sys
 import time
 
-from ares.testing.sim.plan import SimPlan
-from ares.testing.sim.run import ALL_SCENARIOS, Named, drawn, quiet, run_many, run_plan, shrink
-from ares.testing.sim.shared_log.log_plan import LogPlan
+from ares.testing.sim.run import (
+    ALL_SCENARIOS,
+    AnyPlan,
+    Named,
+    drawn,
+    quiet,
+    run_many,
+    run_plan,
+    shrink,
+)
 
 STORY_LINES = 120
 FAILING_SEEDS_MAX = 20
@@ -64,7 +71,7 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _one(plan: SimPlan | LogPlan, story: bool, smaller: bool) -> int:
+def _one(plan: AnyPlan, story: bool, smaller: bool) -> int:
     verdict = run_plan(plan)
     if verdict.violation is not None and smaller:
         plan = shrink(plan)

@@ -19,6 +19,8 @@ from ares.model.codec import Outgoing, encode
 from ares.model.errors import StoreDamaged
 from ares.reconfig.view import Switches
 from ares.testing.sim.asker import Asker
+from ares.testing.sim.buckets.bucket_plan import BucketPlan, draw_bucket
+from ares.testing.sim.buckets.bucket_run import SimBucketRun
 from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SinglePlaces, SingleValues
 from ares.testing.sim.journal_server import JournalServer, SimScrubber
@@ -47,10 +49,12 @@ from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
 
 LOG_SCENARIO = "log"
-ALL_SCENARIOS = (*OBJECT_SCENARIOS, LOG_SCENARIO)
-"""The scenarios of objects and files, and the scenario of the shared log."""
+BUCKET_SCENARIO = "bucket"
+ALL_SCENARIOS = (*OBJECT_SCENARIOS, LOG_SCENARIO, BUCKET_SCENARIO)
+"""The scenarios of objects and files, of the shared log, and of buckets over both."""
 
-Plan = TypeVar("Plan", bound=SimPlan | LogPlan)
+AnyPlan = SimPlan | LogPlan | BucketPlan
+Plan = TypeVar("Plan", bound=AnyPlan)
 
 
 class SimVerdict(Struct, frozen=True):
@@ -68,13 +72,21 @@ class SimVerdict(Struct, frozen=True):
     story: list[str]
 
 
-def drawn(seed: int, scenario: str) -> SimPlan | LogPlan:
+def drawn(seed: int, scenario: str) -> AnyPlan:
     """Draw the plan of a seed, of any scenario."""
+    if scenario == BUCKET_SCENARIO:
+        return draw_bucket(seed)
     return draw_log(seed) if scenario == LOG_SCENARIO else draw(seed, scenario)
 
 
-def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:
-    run = SimLogRun(plan, keep_story) if isinstance(plan, LogPlan) else SimRun(plan, keep_story)
+def _begun(plan: AnyPlan, keep_story: bool) -> "SimRun | SimLogRun | SimBucketRun":
+    if isinstance(plan, BucketPlan):
+        return SimBucketRun(plan, keep_story)
+    return SimLogRun(plan, keep_story) if isinstance(plan, LogPlan) else SimRun(plan, keep_story)
+
+
+def run_plan(plan: AnyPlan, keep_story: bool = False) -> SimVerdict:
+    run = _begun(plan, keep_story)
     violation = None
     try:
         run.chaos()
