@@ -161,6 +161,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         "trace read": (trace_commands.read, "greeting", ALL_OPTIONS),
         "trace write": (trace_commands.write, "greeting hello.txt", ALL_OPTIONS),
         "trace show": (trace_commands.show, "spans.json", _ONLY_JSON),
+        "results pack": (results_commands.pack, "runs/ runs.tar.gz", _ONLY_JSON),
         "results import": (results_commands.import_, "runs/ --into results.db", _ONLY_JSON),
         "results summary": (results_commands.summary, "results.db --csv", _ONLY_JSON),
         "results report": (results_commands.report, "results.db -o report.html", _ONLY_JSON),
@@ -190,7 +191,7 @@ _GROUPS = {
     "domain": "Make, list, move and mirror domains, sets of objects with a configuration.",
     "keys": "Make, list and revoke the keys that clients are known by.",
     "log": "Append to, read and follow shared logs: ordered entries, kept by chains of servers.",
-    "results": "Import operation logs of runs, and show their figures.",
+    "results": "Pack and import operation logs of runs, and show their figures.",
     "trace": "Show where the time of a read or write went, or of the operations in FILEs.",
 }
 _groups: dict[str, typer.Typer] = {}

@@ -44,12 +44,18 @@ class Replacement:
         while content:
             content = content[os.write(self.descriptor, content) :]
 
-    def finish(self, durable: bool = False) -> None:
-        """Put the new file in the place of the present file. ``durable``: survive a power cut."""
+    def finish(self, durable: bool = False, *, only_new: bool = False) -> None:
+        """Put the new file in the place of the present file. ``durable``: survive a power cut.
+
+        ``only_new``: raise FileExistsError where a file has the name. The name is taken first,
+        since a link could not be made on every disk; hence a crash may leave an empty file.
+        """
         if durable:
             os.fsync(self.descriptor)
         self._close()
         try:
+            if only_new:
+                os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
             os.replace(self.name, self._path)
         except OSError as error:
             raise self._named(error) from None

@@ -25,7 +25,14 @@ from ares.results.known_logs import LogFile, begins_with, find_copy, find_twin, 
 from ares.results.load_points import read_points
 from ares.results.log_file import LINE_BYTES_MAX, LogLines, digest_of, open_log
 from ares.results.log_line import BEGAN_COLUMN, read_event, read_operation
-from ares.results.run_description import DESCRIPTIONS, RunDescription, describe, shown_path
+from ares.results.run_description import (
+    AS_ON_DISK,
+    DESCRIPTIONS,
+    PathNames,
+    RunDescription,
+    describe,
+    shown_path,
+)
 from ares.tracing.tree import printable, read_spans
 
 IMPORT_BATCH_LINES = 5_000
@@ -106,7 +113,9 @@ class RunDirectory(Struct):
     sizes: dict[str, int]
 
 
-def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDirectory]:
+def find_runs(
+    directories: Iterable[Path], unreadable: Flaws, paths: PathNames = AS_ON_DISK
+) -> Iterator[RunDirectory]:
     """Yield the directories at or below ``directories`` with logs or a `run.json`, each once.
 
     A directory below a directory with a `run.json`, without a `run.json` of its own, belongs to the
@@ -115,11 +124,11 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
     seen: set[str] = set()
 
     def failed(error: OSError) -> None:
-        unreadable.add(shown_path(error.filename), 0, str(error.strerror))
+        unreadable.add(paths.shown(error.filename), 0, str(error.strerror))
 
     def sizes_of(where: str, names: Iterable[str]) -> dict[str, int]:
         sizes = {}
-        for name in sorted(name for name in names if _is_log(name) or name in DESCRIPTIONS):
+        for name in filter(is_of_a_run, sorted(names)):
             try:
                 status = os.stat(os.path.join(where, name))
             except OSError as error:
@@ -128,7 +137,7 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
             if stat.S_ISREG(status.st_mode):
                 sizes[name] = status.st_size
             else:
-                unreadable.add(shown_path(os.path.join(where, name)), 0, "no regular file")
+                unreadable.add(paths.shown(os.path.join(where, name)), 0, "no regular file")
         return sizes
 
     for top in directories:
@@ -155,41 +164,49 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
                 yield RunDirectory(Path(where), sizes)
 
 
+def is_of_a_run(name: str) -> bool:
+    """Return whether an import reads a file of this name."""
+    return _is_log(name) or name in DESCRIPTIONS
+
+
 def _is_log(name: str) -> bool:
     return name == load_points.LOAD_FILE or _OWN_LOG.fullmatch(name) is not None
 
 
-def with_logs(directories: Sequence[Path]) -> list[Path]:
+def with_logs(directories: Sequence[Path], names: PathNames = AS_ON_DISK) -> list[Path]:
     """Return the directories without links.
 
     Raises :class:`BadInput` if a path is no directory, or if no directory has logs.
     """
     if other := next((directory for directory in directories if not directory.is_dir()), None):
         raise BadInput(
-            f"{shown_path(other)} is not a directory: name a directory with operation logs, at "
-            "any depth; nothing was imported"
+            f"{names.shown(other)} is not a directory: name a directory with operation logs, at "
+            "any depth; nothing was written"
         )
     tops = [directory.resolve() for directory in directories]
     if next(find_runs(tops, Flaws()), None) is None:
         raise BadInput(
-            f"no operation logs in {', '.join(map(shown_path, tops))}: looked for files *.log, "
+            f"no operation logs in {', '.join(map(names.shown, tops))}: looked for files *.log, "
             "*.jsonl or *.log.1, as --log-operations writes them, for load.json, and for the "
-            "logs that the authors of ARES published; nothing was imported"
+            "logs that the authors of ARES published; nothing was written"
         )
     return tops
 
 
 def import_runs(
-    database: sqlite3.Connection, directories: Sequence[Path], progress: Progress
+    database: sqlite3.Connection,
+    directories: Sequence[Path],
+    progress: Progress,
+    names: PathNames = AS_ON_DISK,
 ) -> ImportReport:
     """Import the runs in ``directories``.
 
     Raises the errors of :func:`with_logs` and of the database.
     """
-    tops = with_logs(directories)
+    tops = with_logs(directories, names)
     total = sum(sum(run.sizes.values()) for run in find_runs(tops, Flaws()))
-    importer = _Importer(database, total, progress)
-    for run in find_runs(tops, importer.report.unreadable):
+    importer = _Importer(database, total, progress, names)
+    for run in find_runs(tops, importer.report.unreadable, names):
         importer.add(run)
     return importer.report
 
@@ -197,19 +214,24 @@ def import_runs(
 class _Importer:
     """The import of several runs, in sequence."""
 
-    def __init__(self, database: sqlite3.Connection, total: int, progress: Progress) -> None:
+    def __init__(
+        self, database: sqlite3.Connection, total: int, progress: Progress, names: PathNames
+    ) -> None:
         self.report = ImportReport()
+        self._names = names
         self._database, self._total, self._progress = database, total, progress
         self._done = 0
 
     def add(self, directory: RunDirectory) -> None:
-        name = shown_path(directory.path)
+        name = self._names.shown(directory.path)
         self._label = shown_path(directory.path.name)
         run = describe(
             directory.path,
             set(directory.sizes),
             lambda file, why: self.report.malformed.add(f"{name}/{file}", 0, why),
         )
+        if run.name == shown_path(directory.path):
+            run.name = name
         logs = sorted(self._logs(directory, run.published), key=_in_order)
         if self._is_left_out(directory, run, {directory.path / log: kind for log, kind, _ in logs}):
             self._done += sum(directory.sizes.values())
@@ -226,11 +248,11 @@ class _Importer:
         self, directory: RunDirectory, run: RunDescription, kinds: dict[Path, str]
     ) -> bool:
         """Return whether another directory has the same run; take over a run with fewer lines."""
-        name = shown_path(directory.path)
-        paths = [shown_path(path) for path in kinds]
+        name = self._names.shown(directory.path)
+        paths = [self._names.shown(path) for path in kinds]
         if self._is_known("runs", [name]) or self._is_known("files", paths):
             return False
-        copy = find_copy(self._database, directory.path, run, kinds)
+        copy = find_copy(self._database, directory.path, run, kinds, self._names)
         if copy is None:
             return False
         if copy.is_held and not copy.is_longer:
@@ -242,7 +264,7 @@ class _Importer:
             self._database.execute("UPDATE runs SET path = ? WHERE id = ?", (name, copy.run))
             self._database.executemany(
                 "UPDATE files SET path = ? WHERE id = ?",
-                [(shown_path(path), file.id) for path, file in copy.logs.items()],
+                [(self._names.shown(path), file.id) for path, file in copy.logs.items()],
             )
         return False
 
@@ -287,7 +309,7 @@ class _Importer:
                 )
             elif directory.sizes[path]:
                 self.report.unreadable.add(
-                    shown_path(directory.path / path),
+                    self._names.shown(directory.path / path),
                     0,
                     "it is not named as a client's log of such a run",
                 )
@@ -296,7 +318,10 @@ class _Importer:
         """Keep the rows of files renamed by a rotation, and of the dropped oldest file."""
         known = known_files(self._database, "run_id = ?", self._run)
         paths = (
-            {shown_path(directory.path / name): directory.path / name for name in directory.sizes}
+            {
+                self._names.shown(directory.path / name): directory.path / name
+                for name in directory.sizes
+            }
             if known
             else {}
         )
@@ -337,7 +362,7 @@ class _Importer:
         self._spans = int(self._database.execute(count, (self._run,)).fetchone()[0])
 
     def _file(self, path: Path, kind: str, client: str | None) -> None:
-        shown = shown_path(path)
+        shown = self._names.shown(path)
         try:
             with open_log(path) as opened:
                 status = os.fstat(opened.fileno())
@@ -359,7 +384,9 @@ class _Importer:
                     self.report.read_again += 1
                     self._forget(file.id)
                     file, hasher = None, digest_of(opened, 0)
-                if not file and (twin := find_twin(self._database, self._run, path, kind)):
+                if not file and (
+                    twin := find_twin(self._database, self._run, path, kind, self._names)
+                ):
                     self.report.copies.add(shown, 0, _TWIN.format(twin.path))
                     return
                 if not file:

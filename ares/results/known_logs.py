@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.results.log_file import LINE_BYTES_MAX, digest_of, open_log
-from ares.results.run_description import RunDescription, shown_path
+from ares.results.run_description import AS_ON_DISK, PathNames, RunDescription, shown_path
 
 HEAD_BYTES = 4096
 """Bytes that two files are compared by before they are read to their ends."""
@@ -70,17 +70,23 @@ def begins_with(path: Path, file: LogFile) -> bool:
     return file.read_bytes > 0 and _digest(path, file.read_bytes) == file.digest
 
 
-def find_twin(database: sqlite3.Connection, run: int, path: Path, kind: str) -> LogFile | None:
+def find_twin(
+    database: sqlite3.Connection, run: int, path: Path, kind: str, names: PathNames = AS_ON_DISK
+) -> LogFile | None:
     """Return the log of `run` whose file has the content of `path`, too."""
     asked = "run_id = ? AND kind = ? AND read_bytes = ?"
     for file in known_files(database, asked, run, kind, _size(path)):
-        if begins_with(path, file) and begins_with(Path(file.path), file):
+        if begins_with(path, file) and begins_with(names.actual(file.path), file):
             return file
     return None
 
 
 def find_copy(
-    database: sqlite3.Connection, directory: Path, run: RunDescription, kinds: Mapping[Path, str]
+    database: sqlite3.Connection,
+    directory: Path,
+    run: RunDescription,
+    kinds: Mapping[Path, str],
+    names: PathNames = AS_ON_DISK,
 ) -> KnownCopy | None:
     """Return the known run in `directory`, whose logs are `kinds`."""
     sizes = {path: size for path in kinds if (size := _size(path))}
@@ -98,14 +104,14 @@ def find_copy(
         files = [file for file in known if file.read_bytes]
         found = {
             file.id: digests.get((file.kind, file.read_bytes, file.digest))
-            or _beginning(file, kinds, sizes)
+            or _beginning(file, names, kinds, sizes)
             for file in files
         }
         logs = {path: file for file in files if (path := found[file.id])}
         if logs and (all(found.values()) or logs.keys() == sizes.keys()):
             complete = sum(_complete_bytes(path, size) for path, size in sizes.items())
             is_longer = complete > sum(file.read_bytes for file in files)
-            is_held = all(begins_with(Path(file.path), file) for file in logs.values())
+            is_held = all(begins_with(names.actual(file.path), file) for file in logs.values())
             return KnownCopy(id, known_at, logs, is_longer, is_held)
     return None
 
@@ -135,14 +141,17 @@ def _one_has_the_other(one: str, other: str) -> bool:
     )
 
 
-def _beginning(file: LogFile, kinds: Mapping[Path, str], sizes: Mapping[Path, int]) -> Path | None:
+def _beginning(
+    file: LogFile, names: PathNames, kinds: Mapping[Path, str], sizes: Mapping[Path, int]
+) -> Path | None:
     """Return the shorter log with which the known `file` begins on the disk."""
+    known = names.actual(file.path)
     for path, size in sizes.items():
         if (
             kinds[path] == file.kind
             and size < file.read_bytes
-            and _head(path, size) == _head(Path(file.path), size)
-            and _digest(path, size) == _digest(Path(file.path), size)
+            and _head(path, size) == _head(known, size)
+            and _digest(path, size) == _digest(known, size)
         ):
             return path
     return None

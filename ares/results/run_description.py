@@ -75,6 +75,33 @@ def shown_path(path: Path | str) -> str:
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+class PathNames(Struct):
+    """Texts of paths in the database and in reports.
+
+    ``unpacked``: the archive of each temporary directory. A file of an archive is ARCHIVE/NAME.
+    """
+
+    unpacked: dict[str, str] = {}
+
+    def shown(self, path: Path | str) -> str:
+        """Return the text of a path."""
+        text = shown_path(path)
+        for directory, archive in self.unpacked.items():
+            if text == directory or text.startswith(f"{directory}/"):
+                return archive + text[len(directory) :]
+        return text
+
+    def actual(self, text: str) -> Path:
+        """Return the path of a text."""
+        for directory, archive in self.unpacked.items():
+            if text.startswith(f"{archive}/"):
+                return Path(directory + text[len(archive) :])
+        return Path(text)
+
+
+AS_ON_DISK = PathNames()
+
+
 def describe(directory: Path, names: set[str], report_flaw: ReportFlaw) -> RunDescription:
     """Return the description of the run in ``directory``, which has files of these ``names``.
 

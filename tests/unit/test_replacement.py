@@ -33,6 +33,27 @@ def test_a_replaced_file_keeps_its_mode_and_a_new_one_has_the_usual_mode(tmp_pat
     assert mode_of(path) == 0o600
 
 
+def test_a_new_file_takes_the_place_of_none(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content, expected in ((b"first", b"first"), (b"second", b"first")):
+        new = Replacement(path)
+        new.write(content)
+        if path.exists():
+            with pytest.raises(FileExistsError):
+                new.finish(only_new=True)
+        else:
+            new.finish(only_new=True)
+        new.discard()
+        assert path.read_bytes() == expected
+    assert [found.name for found in tmp_path.iterdir()] == ["file"]
+    assert mode_of(path) == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    os.umask(present := os.umask(0o077))
+    return present
+
+
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_replacement_that_fails_leaves_the_old_content_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool

@@ -10,11 +10,11 @@ from msgspec import to_builtins
 
 from ares.cli.local_files import check_output, naming, reporting_interruption, write_output
 from ares.cli.options import SharedOptions, print_line
-from ares.cli.terminal import printable, progress_bar, size
+from ares.cli.terminal import Show, printable, progress_bar, size
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
-    from ares.results.importing import Flaws, ImportReport
+    from ares.results.importing import Flaws, ImportReport, Progress
     from ares.results.influx import InfluxTarget
 
 File = Annotated[
@@ -28,14 +28,50 @@ File = Annotated[
 Directories = Annotated[
     list[Path],
     typer.Argument(
-        metavar="DIR...",
-        help="Directories with operation logs, at any depth.",
+        metavar="DIR|FILE.tar.gz...",
+        help="Directories with operation logs, at any depth, or archives of such.",
         show_default=False,
     ),
 ]
 _COUNT_COLUMNS = {"clients": "n_clients", "ops": "n_ops", "failed": "n_unsuccessful"}
 _TIME_COLUMNS = {"mean ms": "mean_s", "p50 ms": "p50_s", "p99 ms": "p99_s", "max ms": "max_s"}
 _RATE_COLUMN = "throughput_ops_s_per_client"
+
+
+def pack(
+    common: SharedOptions,
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A directory with operation logs, at any depth.", show_default=False
+        ),
+    ],
+    archive: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.tar.gz", help="The new archive, whole or none.", show_default=False
+        ),
+    ],
+) -> None:
+    """Pack the runs in a directory into a new archive, which `results import` reads.
+
+    The archive has operation logs and descriptions of runs, without times and owners: equal
+    directories give equal archives. A present file is not overwritten.
+    """
+    from ares.results.archive import pack_runs
+
+    check_output(archive)
+    with (
+        reporting_interruption(lambda: f"{archive} was not written"),
+        progress_bar("packing") as show,
+        naming(archive),
+    ):
+        packed = pack_runs(directory, archive, _in_mib(show, "packing"))
+    common.report(
+        to_builtins(packed),
+        f"{archive}: {packed.runs} runs, {packed.files} files, {size(packed.bytes)} in "
+        f"{size(packed.size)}",
+    )
 
 
 def import_(
@@ -61,47 +97,48 @@ def import_(
 ) -> None:
     """Import operation logs into a database: our own, and the published logs of ARES's authors.
 
-    Importing again adds only new operations; an interrupted import continues where it stopped.
-    INFLUXDB_V2_TOKEN is the token for --influx.
+    Importing again adds only new operations; an interrupted import continues where it stopped. An
+    archive is unpacked in TMPDIR meanwhile. INFLUXDB_V2_TOKEN is the token for --influx.
     """
+    from ares.results.archive import unpacked
     from ares.results.database import ResultsFailed, opened
     from ares.results.importing import import_runs, with_logs
 
     check_output(into)
-    with_logs(directories)  # before a database is made
     target = _target(influx) if influx else None
     sent, failed = 0, None
     kept = "the imported part is kept; the same command continues after it"
     with (
         reporting_interruption(lambda: kept),
-        opened(into, create=True) as database,
         progress_bar("importing") as show,
+        unpacked(directories, _in_mib(show, "unpacking")) as (tops, names),
     ):
-        report = import_runs(
-            database,
-            directories,
-            lambda done, total, name: show(
-                "importing", done >> 20, total >> 20, f"MiB, {printable(name)}"
-            ),
-        )
-        if target:
-            from ares.results.influx import send
+        with_logs(tops, names)  # before a database is made
+        with opened(into, create=True) as database:
+            report = import_runs(database, tops, _in_mib(show, "importing"), names)
+            if target:
+                from ares.results.influx import send
 
-            def so_far(count: int) -> None:
-                nonlocal sent
-                sent = count
-                show("sending", count, 0, "operations")
+                def so_far(count: int) -> None:
+                    nonlocal sent
+                    sent = count
+                    show("sending", count, 0, "operations")
 
-            try:
-                send(database, target, so_far)
-            except ResultsFailed as error:  # the imported operations are still reported
-                failed = error
+                try:
+                    send(database, target, so_far)
+                except ResultsFailed as error:  # the imported operations are still reported
+                    failed = error
     sending = [f"{sent} operations were sent to {target.shown}"] if target else []
     common.report(
         to_builtins(report) | {"sent": sent}, "\n".join([*_import_lines(report), *sending])
     )
     if failed:
         raise failed
+
+
+def _in_mib(show: Show, stage: str) -> "Progress":
+    """Return a function that shows the progress of a stage, told in bytes."""
+    return lambda done, total, name: show(stage, done >> 20, total >> 20, f"MiB, {printable(name)}")
 
 
 def _target(url: str) -> "InfluxTarget":
