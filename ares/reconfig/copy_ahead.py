@@ -65,6 +65,14 @@ from ares.reconfig.view import View
 AHEAD_S = 60.0
 """Longest time of the phase."""
 
+PASSES_MAX = 5
+CHANGED_SHARE = 0.01
+"""Passes over all objects, at most; the last pass is one that copied no more than this share.
+
+A pass copies the objects that changed since their copy, and takes as much less time than the pass
+before as it has less to copy.
+"""
+
 AHEAD_VALUE_BYTES_MAX = 4 * MIB
 """Largest value copied ahead: the end of the phase may lose the work for values under way."""
 
@@ -169,7 +177,11 @@ def _described(configuration: Configuration) -> Operation[Mapping[ServerId, Desc
 
 
 class AheadCopier:
-    """The copies from ``source`` to ``servers`` of ``target``. ``bytes``: copied so far."""
+    """The copies from ``source`` to ``servers`` of ``target``. ``bytes``: copied so far.
+
+    ``_held``: the versions of which a quorum holds copies. They tell a further pass what changed,
+    and nothing is concluded from them.
+    """
 
     def __init__(
         self,
@@ -190,6 +202,7 @@ class AheadCopier:
         self._window = Window(view.switches.batch)
         self._byte_window = ByteWindow()
         self._copied = self._seen = 0
+        self._held: dict[ObjectName, Tag] = {}
 
     @phase("CopyAhead")
     def run(self) -> Operation[None]:
@@ -204,16 +217,29 @@ class AheadCopier:
         raise _PhaseOver
 
     def _copy_all(self) -> Operation[None]:
+        for _ in range(PASSES_MAX):
+            before, self._seen = self._copied, 0
+            yield from self._copy_changed()
+            if self._copied - before <= CHANGED_SHARE * self._seen:
+                break
+        raise _PhaseOver
+
+    def _copy_changed(self) -> Operation[None]:
+        """Copy the objects whose highest tag is not the tag of a copy."""
         after: str | None = ""
         while after is not None:
             page = yield from list_page(self._source, after)
             if page.successor is not None:  # the proposal of another client was decided
-                break
+                raise _PhaseOver
             self._window.hears(page.asked, (yield Now()))
             self._seen += len(page.objects)
-            yield Together(map(self._copy, page.objects), self._window)
+            changed = [
+                name
+                for name, listed in page.objects.items()
+                if max(entry.tag for entry in listed) != self._held.get(name)
+            ]
+            yield Together(map(self._copy, changed), self._window)
             after = page.after
-        raise _PhaseOver
 
     def _copy(self, object: ObjectName) -> Operation[None]:
         """Copy an object as a member of a group, after a wait for the group's turn."""
@@ -280,6 +306,7 @@ class AheadCopier:
         missing = sum(reply.outcomes[:1] != _HELD for reply in answers.values())
         if len(self._servers) - missing < self._target.quorum_size:
             raise _PhaseOver
+        self._held[object] = found.tag
         self._copied += 1
         self.bytes += max(found.length, 0)
         yield Report(Progress("copy-ahead", self._copied, 0, self._seen, self.bytes))

@@ -107,7 +107,7 @@ The servers may be unable to reach each other.
 
 
 ADOPTED_AT_ONCE = 128
-ADOPTING_MAX = 2
+ADOPTING_MAX = 4
 """Versions in a request to adopt copies, and such requests under way: users wait behind them."""
 
 ADOPT_PATIENCE_S, ADOPT_S = 0.1, 3.0

@@ -42,7 +42,8 @@ class _Copies(Struct, eq=False):
     domain: DomainName
     index: int
     asked_at: float
-    elements: dict[ObjectName, tuple[Tag, Element]] = {}
+    elements: dict[ObjectName, tuple[Tag, Element, int]] = {}
+    """Tag, element and counted bytes of the copy of each object."""
     bytes: int = 0
 
 
@@ -72,12 +73,12 @@ class AheadCopies:
             return False
         size = _bytes_of(put.object, element)
         before = None if copies is None else copies.elements.get(put.object)
-        more = size - (0 if before is None else _bytes_of(put.object, before[1]))
+        more = size - (0 if before is None else before[2])
         if self.bytes + more > AHEAD_BYTES_MAX:
             return False
         if copies is None:
             copies = self._of[put.configuration] = _Copies(put.domain, put.index, 0.0)
-        copies.elements[put.object] = (put.tag, element)
+        copies.elements[put.object] = (put.tag, element, size)
         copies.bytes += more
         copies.asked_at = self._clock()
         return True
@@ -85,15 +86,18 @@ class AheadCopies:
     def take(self, id: ConfigurationId, object: ObjectName, tag: Tag) -> Element | None:
         """Return and drop the copy of exactly this version, or return None."""
         copies = self._of.get(id)
-        if copies is None:
-            return None
-        copies.asked_at = self._clock()
-        held = copies.elements.get(object)
-        if held is None or held[0] != tag:
+        held = None if copies is None else copies.elements.get(object)
+        if copies is None or held is None or held[0] != tag:
             return None
         del copies.elements[object]
-        copies.bytes -= _bytes_of(object, held[1])
+        copies.bytes -= held[2]
         return held[1]
+
+    def touch(self, id: ConfigurationId) -> None:
+        """Take note of a request about a configuration."""
+        copies = self._of.get(id)
+        if copies is not None:
+            copies.asked_at = self._clock()
 
     def keep_only(self, configuration: Configuration) -> None:
         """Drop the copies for other configurations at the place of ``configuration``."""

@@ -194,6 +194,7 @@ class Replica:
         hosting = self._hosted.get(id)
         if hosting is None:
             return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
+        self.ahead.touch(id)
         outcomes, size = bytearray(), 0
         for object, tag in [(version.name, version.tag) for version in request.versions]:
             if size > ADOPTED_BYTES_MAX:

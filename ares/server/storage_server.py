@@ -68,7 +68,7 @@ from ares.platform.json_logs import set_level
 from ares.platform.memory import memory_bytes
 from ares.platform.release import version
 from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
-from ares.replica.facts import Fact
+from ares.replica.facts import Fact, fact_bytes_max
 from ares.replica.group_commit import GroupCommit, Served, served_of
 from ares.replica.replica import Pointing, Replica
 from ares.security.roles import Admission
@@ -433,13 +433,19 @@ class StorageServer:
         room = self.replica.put_room(request)
         if not room:
             return self.replica.answer(request)
-        frees = request.element.length == DELETED_LENGTH
-        return self._change(self.replica.put, request, room, Use.POINTERS if frees else Use.DATA)
+        return self._store(request, room)
+
+    def _store(self, put: PutData, room: int) -> Reply | None:
+        """Put a version that is not here, with a fact of at most ``room`` bytes."""
+        frees = put.element.length == DELETED_LENGTH
+        return self._change(self.replica.put, put, room, Use.POINTERS if frees else Use.DATA)
 
     def _adopt(self, sender: Sender, request: Adopt) -> Reply | None:
         def put(copy: PutData) -> Reply | None:
             self._meter.spent += copy.element.bulk
-            return self._put(None, copy) if self.replica.journaled else self.replica.answer(copy)
+            if not self.replica.journaled:
+                return self.replica.answer(copy)
+            return self._store(copy, fact_bytes_max(copy))
 
         return self.replica.adopt(request, put)
 

@@ -146,6 +146,40 @@ def test_what_changes_after_its_copy_is_moved_after_the_decision(source, target,
     assert reader.run(read(reader.view, NAMES[2])).value == NAMES[2].encode() * 3
 
 
+@pytest.mark.parametrize("source", [ABD, EC])
+def test_what_changes_during_the_copies_is_copied_by_a_further_pass(source):
+    world, writer, mover, traffic = world_of(source)
+    pending = mover.start(reconfigure(mover.view, TO_EC))
+    world.until(lambda: len(traffic.of(AheadReply)) > 3 * len(NAMES))
+    assert not traffic.decided
+    for name, value in [(NAMES[0], b"newer"), (NAMES[1], TOMBSTONE), ("new", b"new")]:
+        writer.run(write(writer.view, name, value))
+    world.until(lambda: pending.ended)
+    assert (pending.result().moved, traffic.of(PutData)) == (len(NAMES) + 1, [])
+    reader = world.client()
+    assert reader.run(read(reader.view, NAMES[0])).value == b"newer"
+
+
+def test_writes_without_end_do_not_keep_the_copies_from_ending():
+    world, writer, mover, traffic = world_of(ABD, names=NAMES[:3])
+    written = []
+
+    def hold(source: Any, target: Any, message: AnyMessage) -> bool:
+        if isinstance(message, PutAhead) and len(written) < 100 and not traffic.decided:
+            name = NAMES[len(written) % 3]
+            written.append(writer.start(write(writer.view, name, b"%d" % len(written))))
+        return False
+
+    world.hold = hold
+    pending = mover.start(reconfigure(mover.view, TO_ABD))
+    world.until(lambda: pending.ended and all(write.ended for write in written))
+    passes = [message for message in traffic.of(ListObjects, False) if not message.after]
+    assert len(passes) <= 3 * copy_ahead.PASSES_MAX
+    reader = world.client()
+    newest = max(write.result() for write in written)
+    assert newest in {reader.run(read(reader.view, name)).tag for name in NAMES[:3]}
+
+
 @pytest.mark.parametrize("cut_at", [Describe, PutAhead])
 def test_without_a_quorum_of_the_new_servers_nothing_is_decided_and_writes_go_on(cut_at):
     world, writer, mover, traffic = world_of(ABD)
