@@ -76,7 +76,7 @@ before as it has less to copy.
 AHEAD_VALUE_BYTES_MAX = 4 * MIB
 """Largest value copied ahead: the end of the phase may lose the work for values under way."""
 
-TAKERS_PATIENCE_S = 0.5
+TAKERS_PATIENCE_S = 0.25
 """Seconds a quorum waits for further servers to say whether they take copies."""
 
 ROOM_PAUSE_S = 0.02
@@ -309,7 +309,8 @@ class AheadCopier:
         self._held[object] = found.tag
         self._copied += 1
         self.bytes += max(found.length, 0)
-        yield Report(Progress("copy-ahead", self._copied, 0, self._seen, self.bytes))
+        held = len(self._held)
+        yield Report(Progress("copy-ahead", held, 0, max(held, self._seen), self.bytes))
 
     def _copies(
         self, call: CallId, object: ObjectName, tag: Tag, elements: list[Element]

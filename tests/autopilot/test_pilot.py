@@ -21,6 +21,7 @@ from ares.model.element import sealed
 from ares.model.identity import ClientId, ServerId
 from ares.model.messages import PutData
 from ares.model.tag import Tag
+from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
 from ares.server.storage_server import StorageServer
 from tests.inproc.inproc_cluster import InprocCluster
@@ -40,9 +41,10 @@ class Leaders:
         cluster: InprocCluster,
         settings: AutopilotSettings = SETTINGS,
         book: "dict[ServerId, object] | None" = None,
+        switches: Switches | None = None,
     ) -> None:
         self.leader = 0
-        self.managers = [cluster.manager() for _ in range(2)]
+        self.managers = [cluster.manager(switches=switches) for _ in range(2)]
         book = book or cluster.book
         self.pilots = [
             Autopilot(Lookout(manager, book), lambda number=number: self.leader == number, settings)
@@ -184,7 +186,8 @@ async def test_no_spare_is_said_once_and_one_that_comes_is_taken(
 async def test_the_next_leader_finishes_what_the_last_one_began(cluster: InprocCluster) -> None:
     user = cluster.manager()
     await asyncio.gather(*(user.write(f"key{number}", bytes(100_000)) for number in range(10)))
-    leaders = Leaders(cluster, AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=500_000))
+    settings = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=500_000)
+    leaders = Leaders(cluster, settings, switches=Switches(ahead=False))
     async with leaders.flying():
         await until(lambda: leaders.sentence().startswith("watches"))
         cluster.stop("s2")
@@ -221,9 +224,10 @@ async def test_two_that_both_think_they_lead_do_no_harm(cluster: InprocCluster) 
 async def test_a_decision_of_another_client_is_never_undone(cluster: InprocCluster) -> None:
     """The domain is moved by hand just before the autopilot acts.
 
-    The autopilot's wish for the old configuration does not follow the new configuration.
+    The autopilot's wish for the old configuration does not follow the new configuration. Without
+    copies ahead the decision is made before the autopilot acts.
     """
-    user = cluster.manager()
+    user = cluster.manager(switches=Switches(ahead=False))
     await user.write("key", b"v")
     leaders = Leaders(cluster)
     async with leaders.flying():

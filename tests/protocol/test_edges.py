@@ -148,7 +148,7 @@ def test_a_reconfiguration_may_take_longer_than_its_timeout_as_long_as_it_moves_
 
 
 def test_a_reconfiguration_that_stands_still_fails(world):
-    client = world.client()
+    client = world.client(Switches(ahead=False))
     client.run(write(client.view, "k", b"v"))
     world.hold = lambda source, target, message: isinstance(message, PutData)
     with pytest.raises(Unavailable, match="put-data in configuration 1"):
@@ -161,7 +161,7 @@ def test_a_reconfiguration_that_stands_still_fails(world):
 
 
 def test_a_move_that_fails_fails_the_reconfiguration_with_its_reason(world):
-    client = world.client()
+    client = world.client(Switches(ahead=False))
     for number in range(10):
         client.run(write(client.view, f"k{number}", b"v"))
     world.hold = lambda source, target, message: (

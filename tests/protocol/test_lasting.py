@@ -32,6 +32,9 @@ TARGETS = [Configuration.abd(servers(3, 4, 5)), Configuration.ec(servers(4, 5, 6
 NEXT = Successor(TARGETS[0].at(DEFAULT_DOMAIN, 1, ABD0.cluster_id), Status.PENDING)
 KEY = ObjectName("k")
 STEPS_MAX = 1500
+CARRIED = Switches(ahead=False)
+"""A mover's switches: all objects move after the decision, by puts."""
+
 READERS_MAX = 5
 
 
@@ -54,7 +57,7 @@ class Schedule:
         self.rng = self.world.rng
         self.targets = TARGETS[: 1 + seed % 2]
         self.floor = self._client_run(lambda client: write(client.view, KEY, b"0"))
-        self.writer, self.mover = self.world.client(), self.world.client()
+        self.writer, self.mover = self.world.client(), self.world.client(CARRIED)
         self.world.hold, self.world.watch = self._late(self.rng, initial)
 
     def _client_run(self, operation: Callable[[ProtocolClient], Any]) -> Tag:
@@ -157,7 +160,7 @@ def test_what_came_to_a_server_after_the_successor_is_written_back(careless):
     """
     with preceding_whatever_came_when() if careless else nullcontext():
         world = ProtocolWorld(C0, range(7))
-    client, mover, writer = (world.client() for _ in range(3))
+    client, writer, mover = world.client(), world.client(), world.client(CARRIED)
     tag = client.run(write(client.view, "k", b"v"))
     late, dead = {"s1", "s2"}, {"s2"}
     world.hold = lambda source, target, message: (

@@ -347,7 +347,7 @@ def test_another_attempt_finishes_the_pending_configuration_and_adds_none():
     Each attempt would leave a further configuration for all clients to visit.
     """
     world = ProtocolWorld(C0, range(7))
-    first, again, other = world.client(), world.client(), world.client()
+    first, again, other = (world.client(Switches(ahead=False)) for _ in range(3))
     first.run(write(first.view, "k", b"v"))
     world.hold = lambda source, target, message: isinstance(message, PutData)
     for client in (first, again, again):

@@ -44,7 +44,7 @@ def pending_move(value=b"v"):
     A client knows both configurations.
     """
     world = ProtocolWorld(C0, range(7))
-    client, mover = world.client(), world.client()
+    client, mover = world.client(), world.client(Switches(ahead=False))
     tag = client.run(write(client.view, "k", value))
 
     def stalls(source, target, message):
@@ -211,7 +211,7 @@ def test_a_small_object_moves_in_one_look_and_one_put(value, fetched):
     A small value comes with the first look.
     """
     world = ProtocolWorld(C0, range(7))
-    client, mover = world.client(), world.client()
+    client, mover = world.client(), world.client(Switches(ahead=False))
     client.run(write(client.view, "k", value))
     looks = []
     world.watch = lambda source, target, message: (
@@ -223,12 +223,13 @@ def test_a_small_object_moves_in_one_look_and_one_put(value, fetched):
     assert client.run(read(client.view, "k")).value == value
 
 
-def test_what_the_new_one_lists_already_is_looked_at_there_and_skipped():
+@pytest.mark.parametrize("ahead", [False, True])
+def test_what_the_new_one_lists_already_is_looked_at_there_and_skipped(ahead):
     world, client, mover, _, tag = pending_move()
     client.run(read(client.view, "k"))
     mover.dead = True
     world.hold = lambda source, target, message: isinstance(message, CollectConfig)
-    second = world.client(Switches(gc=False))
+    second = world.client(Switches(gc=False, ahead=ahead))
     result = second.run(reconfigure(second.view, NEW))
     assert (result.moved, result.skipped) == (0, 1)
     fresh = world.client()
