@@ -1,11 +1,12 @@
 """The door to the compiled core (core/), which runs small reads and writes without Python.
 
-The core also finds the cuts of files by Rabin fingerprints. Python and the core know of each other
-only the contents of this module: the common constants (CONSTANTS), the Python objects that the core
-calls (GIVEN), the attributes that the core reads and sets (SEEN), and the core's entries
-(:class:`ServerCore`, :class:`SmallObjects`, :class:`ares.engine.port.FastPath` and
-:func:`rabin_search`). Without the core, or with ``ARES_PURE=1`` in the environment, Python does all
-the work; the Python path is complete and the reference. See docs/protocol.md, The compiled core.
+The core also has a table of the objects of a server, and finds the cuts of files by Rabin
+fingerprints. Python and the core know of each other only the contents of this module: the common
+constants (CONSTANTS), the Python objects that the core calls (GIVEN), the attributes that the core
+reads and sets (SEEN), and the core's entries (:class:`ServerCore`, :func:`new_table`,
+:class:`SmallObjects`, :class:`ares.engine.port.FastPath` and :func:`rabin_search`). Without the
+core, or with ``ARES_PURE=1`` in the environment, Python does all the work; the Python path is
+complete and the reference. See docs/protocol.md, The compiled core.
 """
 
 import os
@@ -58,6 +59,7 @@ from ares.model.messages import (
     Element,
     GetData,
     GetTag,
+    ListedObject,
     PutData,
     TagReply,
 )
@@ -79,6 +81,7 @@ from ares.replica.facts import (
 )
 from ares.replica.group_commit import GroupCommit
 from ares.replica.object_table import PythonObjectTable
+from ares.replica.port import PAGE_CHARACTERS_MAX, NewTable, PutEffect
 
 CRATE = "0.1.0"
 """Number of the crate that this state of ares works with, as in core/Cargo.toml."""
@@ -117,6 +120,10 @@ CONSTANTS: dict[str, Any] = {
     "LEFT_LENGTH": LEFT_LENGTH,
     "NUMBER_FLOOR": NUMBER_FLOOR,
     "NUMBER_LAST": NUMBER_LAST,
+    "PAGE_CHARACTERS_MAX": PAGE_CHARACTERS_MAX,
+    "PUT_NONE": PutEffect.NONE.value,
+    "PUT_TRIMMED": PutEffect.TRIMMED.value,
+    "PUT_STORED": PutEffect.STORED.value,
     "PUT_BYTES": PUT_BYTES,
     "PUT_BYTES_MAX": PUT_BYTES_MAX,
     "PART_BYTES_MAX": PART_BYTES_MAX,
@@ -127,7 +134,10 @@ CONSTANTS: dict[str, Any] = {
 }
 """Constants of core/src/constants.rs, with Python's values; other values refuse the core."""
 
-GIVEN = (Element, DataResult, TOMBSTONE, Tag, VersionList, decode_own, decode_replies, encode)
+GIVEN = (
+    *(Element, DataResult, TOMBSTONE, Tag, VersionList, ListedObject),
+    *(decode_own, decode_replies, encode),
+)
 """Python objects that the core takes from this module, by name."""
 
 SEEN: dict[type, tuple[str, ...]] = {
@@ -146,14 +156,13 @@ SEEN: dict[type, tuple[str, ...]] = {
     ReedSolomon: ("decode", "encode", "more_bytes"),
     ConfigurationState: (
         *("capacity", "carried", "configuration", "element_index", "objects", "order_known"),
-        *("share", "successor"),
+        "successor",
     ),
-    PythonObjectTable: ("bytes", "elements", "following", "lists"),
     Successor: ("finalized",),
     ConfigurationUsage: ("add",),
     GroupCommit: ("objects", "pointers"),
     VersionList: ("entries", "trimmed", "trimmed_place"),
-    Element: ("checksum", "index", "length", "parts"),
+    Element: ("checksum", "index", "length", "parts", "size"),
     Tag: ("number", "writer"),
 }
 """Attributes that the core reads, sets or calls, by class; all are public."""
@@ -294,6 +303,12 @@ def server_core(
     """
     core: ServerCore | None = None if CORE is None else CORE.ServerCore(hosted, at_hand)
     return core
+
+
+def new_table() -> NewTable:
+    """Return the table of objects: the core's, or Python's."""
+    found: NewTable = PythonObjectTable if CORE is None else CORE.ObjectTable
+    return found
 
 
 def fast_path() -> FastPath | None:

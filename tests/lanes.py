@@ -15,7 +15,7 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "fragment": ("test_divide.py", "test_rabin.py", "test_store.py"),
     "journal": ("test_durable_server.py", "test_journal_full_disk.py", "test_journal_throttle.py"),
     "paper": (),
-    "property": ("test_compiled_client.py",),
+    "property": ("test_compiled_client.py", "test_table_properties.py"),
     "protocol": (),
     "results": (),
     "sharedlog": (),
@@ -23,7 +23,7 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "transport": ("test_turns.py",),
     "unit": (
         *("test_ahead_copies.py", "test_blocking.py", "test_domain_locator.py"),
-        "test_query_list.py",
+        *("test_object_table.py", "test_query_list.py"),
         *("test_settings_options.py", "test_storage_server.py", "test_usage_counts.py"),
         "test_value_bounds.py",
     ),

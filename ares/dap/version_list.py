@@ -19,8 +19,8 @@ from ares.model.tag import TAG_ZERO, Tag
 Entry = tuple[Tag, Element, int]
 """A version at a server: its tag, its element, and the place of its record in the server's journal.
 
-The place is 0 where the server has no journal. The compiled core keeps small entries in a form of
-its own (core/src/table.rs), read as this tuple: each access makes new objects.
+The place is 0 where the server has no journal. The compiled core's table (core/src/table.rs) makes
+these tuples whenever a List is read.
 """
 
 

@@ -197,7 +197,7 @@ def _replica(parts: ServingParts, journal: Journal) -> Replica:
         parts.identity,
         parts.initial,
         journal,
-        ReplicaParts(time.time, parts.value_bytes),
+        ReplicaParts(time.time, parts.value_bytes, compiled.new_table()),
     )
 
 

@@ -49,6 +49,11 @@ constants! {
     LEFT_LENGTH: i64 = -2;
     NUMBER_FLOOR: u64 = 1 << 48;
     NUMBER_LAST: u64 = u64::MAX;
+    // Tables of objects.
+    PAGE_CHARACTERS_MAX: i64 = 128 * 1024;
+    PUT_NONE: u8 = 0;
+    PUT_TRIMMED: u8 = 1;
+    PUT_STORED: u8 = 2;
     // Facts in a journal.
     PUT_BYTES: i64 = 80;
     PUT_BYTES_MAX: usize = 176;

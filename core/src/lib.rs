@@ -8,8 +8,11 @@ use pyo3::prelude::*;
 pub mod client;
 pub mod coding;
 pub mod constants;
+mod home;
+mod index;
 pub mod rabin;
 pub mod requests;
+mod rows;
 pub mod seal;
 pub mod server;
 mod table;
@@ -28,7 +31,7 @@ pub mod core_module {
     #[pymodule_export]
     use crate::server::{ServedTurn, ServerCore};
     #[pymodule_export]
-    use crate::table::Entry;
+    use crate::table::ObjectTable;
     use pyo3::prelude::*;
 
     #[pymodule_init]

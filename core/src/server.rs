@@ -1,21 +1,18 @@
 //! The server half of small reads and writes: `get_tag`, `get_data` and `put` of
-//! ares/replica/configuration_state.py for all requests of a read. Core and Python share one table,
-//! `PythonObjectTable`, `VersionList`, `Tag` and `Element`: either path continues after the other.
+//! ares/replica/configuration_state.py for all requests of a read. Core and Python share the state
+//! of a configuration and its table of objects: either path continues after the other.
 //! First all requests are parsed and checked, with no change that Python can see; an unusual
 //! request ends this with None, and the Python path serves all. Then all are applied and answered,
 //! in order, without refusals.
 
-use crate::DOOR;
 use crate::client::locked;
 use crate::constants::*;
+use crate::home::{Commit, Home, Kept, Known, Looked, Unusual, usual};
 use crate::requests::{Asked, Request, divided, parse_batch};
-use crate::table::{
-    Commit, Entry, Found, Home, Kept, Known, List, Looked, Unusual, python_tag, record_trimmed,
-    usual,
-};
+use crate::rows::{Content, Effect, Held, Row, Version, characters};
 use crate::wire::{
-    Element, Tag, put_array, put_binary, put_boolean, put_nil, put_signed, put_tag, put_text,
-    put_unsigned,
+    Element, Tag, put_array, put_binary, put_boolean, put_element, put_nil, put_signed, put_tag,
+    put_text, put_unsigned,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -48,16 +45,14 @@ pub struct ServerCore {
     hosted: Py<PyDict>,
     known: Mutex<HashMap<Vec<u8>, Arc<Known>>>,
     at_hand: Option<Py<PyAny>>,
-    versions: Py<PyAny>,
 }
 
 #[pymethods]
 impl ServerCore {
     #[new]
     #[pyo3(signature = (hosted, at_hand = None))]
-    fn new(py: Python, hosted: Py<PyDict>, at_hand: Option<Py<PyAny>>) -> PyResult<Self> {
-        let versions = py.import(DOOR)?.getattr("VersionList")?.unbind();
-        Ok(ServerCore { hosted, known: Mutex::default(), at_hand, versions })
+    fn new(hosted: Py<PyDict>, at_hand: Option<Py<PyAny>>) -> Self {
+        ServerCore { hosted, known: Mutex::default(), at_hand }
     }
 
     /// Serve a read: the bytes of a connection without keys (a buffer), or batches as lists of
@@ -150,7 +145,7 @@ struct Turn<'a, 'py> {
     journaled: bool,
     homes: Vec<Home<'py>>,
     commits: [Option<Commit<'py>>; 2],
-    place: i64,
+    place: u32,
     out: Vec<u8>,
     replies: usize,
     facts: Vec<u8>,
@@ -173,19 +168,16 @@ impl<'py> Turn<'_, 'py> {
             let found = self.find(request)?;
             match &request.asked {
                 Asked::Tag => (),
-                Asked::Data { carried, .. } => {
+                Asked::Data { carried, wanted, .. } => {
                     let home = &mut self.homes[found.home];
                     if let Some(carried) = carried {
-                        usual(
-                            home.successor
-                                .as_ref()
-                                .is_some_and(|(bytes, _)| bytes.as_slice() == *carried),
-                        )?; // the server knows the successor
+                        // the server knows the successor
+                        usual(home.successor.as_ref().is_some_and(|known| known[..] == **carried))?;
                         home.carried += 1;
                         home.asked -= 1;
                     }
                     rows += self.homes[found.home].known.capacity;
-                    usual(found.list.as_ref().is_none_or(|list| !list.entries.is_empty()))?;
+                    usual(self.row(&found).is_none_or(|row| is_usual(row, *wanted)))?;
                 }
                 Asked::Put { tag, element } => {
                     usual(writes)?;
@@ -201,7 +193,7 @@ impl<'py> Turn<'_, 'py> {
                 self.place = at_hand
                     .bind(self.py)
                     .call1((room,))?
-                    .extract::<Option<i64>>()?
+                    .extract::<Option<u32>>()?
                     .ok_or(Unusual::Left)?;
             }
         }
@@ -220,18 +212,13 @@ impl<'py> Turn<'_, 'py> {
                 }
             };
         self.homes[home].asked += 1;
-        let object = PyString::new(self.py, request.object);
-        let list = self.list(home, &object)?;
-        let characters = if request.object.is_ascii() {
-            request.object.len()
-        } else {
-            request.object.chars().count()
-        };
-        Ok(Found { home, object, characters, list })
+        let name = request.object.as_bytes();
+        let row = self.homes[home].table.rows.find(name);
+        Ok(Found { home, row, characters: characters(name) as usize, object: None })
     }
 
-    fn list(&self, home: usize, object: &Bound<'py, PyString>) -> Looked<Option<List<'py>>> {
-        self.homes[home].lists.get_item(object)?.map(List::of).transpose()
+    fn row(&self, found: &Found) -> Option<&Row> {
+        found.row.map(|row| self.homes[found.home].table.rows.row(row))
     }
 
     fn look_at_put(
@@ -253,6 +240,7 @@ impl<'py> Turn<'_, 'py> {
                 && size.checked_mul(home.known.k).is_some_and(|most| element.length <= most),
         )?;
         usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
+        usual(self.row(found).is_none_or(|row| is_whole(row, tag)))?; // no repair
         let sealed = element.seal(request.configuration, request.object, tag);
         usual(sealed == Some(element.checksum))
     }
@@ -274,14 +262,14 @@ impl<'py> Turn<'_, 'py> {
                 Asked::Data { .. } => datas += 1,
                 Asked::Put { .. } => puts += 1,
             }
-            if self.journaled && self.keep(&found, start, rows, is_write)? {
+            if self.journaled && self.keep(request, &mut found, start, rows, is_write)? {
                 continue;
             }
             self.replies += 1;
             reads += usize::from(!is_write);
             writes += usize::from(is_write);
         }
-        for home in &self.homes {
+        for home in &mut self.homes {
             home.settle(self.py)?;
         }
         Ok(ServedTurn {
@@ -318,19 +306,20 @@ impl<'py> Turn<'_, 'py> {
 
     /// Apply a request, and append the reply to `out`; return the reply's rows.
     fn perform(&mut self, request: &Request, found: &mut Found<'py>) -> Looked<usize> {
-        if found.list.is_none() {
-            found.list = self.list(found.home, &found.object)?;
+        if found.row.is_none() {
+            found.row = self.homes[found.home].table.rows.find(request.object.as_bytes());
         }
         match &request.asked {
             Asked::Tag => {
                 begin_reply(&mut self.out, 5, TAG_REPLY, request.call);
-                put_tag(&mut self.out, found.newest()?);
+                let newest = self.row(found).map_or_else(Tag::default, Row::newest);
+                put_tag(&mut self.out, newest);
                 self.homes[found.home].put_successor(&mut self.out);
                 put_nil(&mut self.out);
                 Ok(1)
             }
             Asked::Data { wanted, held, .. } => {
-                self.answer_data(request.call, found, *wanted, *held)
+                Ok(self.answer_data(request.call, found, *wanted, *held))
             }
             Asked::Put { tag, element } => {
                 self.put(request, found, *tag, element)?;
@@ -349,10 +338,10 @@ impl<'py> Turn<'_, 'py> {
         found: &Found<'py>,
         wanted: Option<Tag>,
         held: Option<Tag>,
-    ) -> Looked<usize> {
+    ) -> usize {
         let (out, home) = (&mut self.out, &self.homes[found.home]);
         begin_reply(out, 9, DATA_REPLY, call);
-        let Some(list) = &found.list else {
+        let Some(row) = found.row.map(|row| home.table.rows.row(row)) else {
             put_array(out, 0);
             put_signed(out, -1);
             put_tag(out, Tag::default());
@@ -360,31 +349,23 @@ impl<'py> Turn<'_, 'py> {
             home.put_successor(out);
             put_boolean(out, false);
             put_nil(out);
-            return Ok(1);
+            return 1;
         };
-        let (newest, count) = (found.newest()?, list.entries.len());
-        put_array(out, count);
-        put_tag(out, newest);
-        for entry in list.entries.iter().skip(1) {
-            put_tag(out, entry.cast::<Entry>()?.get().tag);
-        }
-        put_signed(out, list.entry(0)?.get().length);
-        put_tag(out, list.trimmed()?);
-        let shown = wanted.unwrap_or(newest);
-        match list.position(shown)? {
-            Ok(position) if held.is_none_or(|held| shown > held) => {
-                list.entry(position)?.get().write(self.py, out)
+        put_array(out, row.count());
+        row.versions().for_each(|(version, _)| put_tag(out, version.tag));
+        put_signed(out, row.version(0).map_or(-1, |(newest, _)| newest.length.into()));
+        put_tag(out, row.trimmed);
+        let shown = wanted.unwrap_or(row.newest());
+        match version_of(row, shown) {
+            Some((version, Held::Small(data))) if held.is_none_or(|held| shown > held) => {
+                put_version(out, version, data)
             }
             _ => put_nil(out),
         }
         home.put_successor(out);
-        let follows = home
-            .successor
-            .as_ref()
-            .map_or(Ok(false), |(_, following)| following.contains(&found.object))?;
-        put_boolean(out, home.order_known && !follows);
+        put_boolean(out, home.order_known && !row.follows);
         put_nil(out);
-        Ok(1 + count)
+        1 + row.count()
     }
 
     /// `ConfigurationState.put` of a checked version.
@@ -395,113 +376,44 @@ impl<'py> Turn<'_, 'py> {
         tag: Tag,
         element: &Element,
     ) -> Looked<()> {
-        let (py, capacity) = (self.py, self.homes[found.home].known.capacity);
-        let mut position = 0;
-        if let Some((_, following)) = &self.homes[found.home].successor {
-            following.add(&found.object)?;
-        }
-        match &found.list {
-            Some(list) => match list.position(tag)? {
-                Ok(_) => return Ok(()),
-                Err(place) => position = place,
-            },
-            None => {
-                let versions = self.server.versions.bind(py).call0()?;
-                self.homes[found.home].lists.as_any().set_item(&found.object, &versions)?;
-                found.list = Some(List::of(versions)?);
-            }
-        }
-        let Some(list) = &found.list else { return Ok(()) };
-        if position == capacity {
-            return self.trim(request, found, list, tag, element);
-        }
-        let (index, length, checksum) = (element.index, element.length, element.checksum);
-        let data = element.data.map(|data| PyBytes::new(py, data).unbind());
-        list.entries.insert(
-            position,
-            Bound::new(py, Entry { tag, index, length, checksum, data, place: self.place })?,
-        )?;
-        self.count_put(found, list, element.bytes().len() as i64)?;
-        if self.journaled {
-            self.facts.extend_from_slice(request.bytes);
-            self.note(found, element)?;
-        }
-        Ok(())
-    }
-
-    /// Count a put, and drop the version beyond the List's capacity.
-    fn count_put(&mut self, found: &Found<'py>, list: &List<'py>, size: i64) -> Looked<()> {
-        let (place, characters) = (self.place, found.characters as i64);
         let home = &mut self.homes[found.home];
-        home.bytes += size;
-        if self.journaled {
-            home.account(place, PUT_BYTES + characters + size);
+        let rows = &mut home.table.rows;
+        let number = rows.find_or_add(request.object.as_bytes());
+        found.row = Some(number);
+        if home.successor.is_some() {
+            rows.follow(number);
         }
-        let last = list.entries.len() - 1;
-        if last < home.known.capacity {
-            home.elements += 1;
-            return Ok(());
-        }
-        let lost_entry = list.entry(last)?;
-        list.entries.del_item(last)?;
-        let lost = lost_entry.get();
-        let lost_size = lost.size(self.py) as i64;
-        home.bytes -= lost_size;
-        let before = list.trimmed()?;
-        let is_trimmed = lost.tag > before;
-        if is_trimmed {
-            list.trim(&python_tag(self.py, lost.tag)?)?;
-        }
-        if self.journaled {
-            home.account(lost.place, -(PUT_BYTES + characters + lost_size));
-            if is_trimmed {
-                record_trimmed(home, &list.versions, characters, lost.place, before)?;
+        let version = Version::of(tag, element, self.place);
+        let content = Content::Small(element.bytes());
+        match rows.put(number, version, content, home.account.as_mut()) {
+            Effect::Stored if self.journaled => self.facts.extend_from_slice(request.bytes),
+            Effect::Trimmed if self.journaled => {
+                put_array(&mut self.facts, 4);
+                put_unsigned(&mut self.facts, TAGS_TRIMMED);
+                put_binary(&mut self.facts, request.configuration);
+                put_text(&mut self.facts, request.object);
+                put_tag(&mut self.facts, tag);
             }
+            _ => return Ok(()),
         }
-        Ok(())
-    }
-
-    /// Trim a put that is older than all versions of a full List.
-    fn trim(
-        &mut self,
-        request: &Request,
-        found: &Found<'py>,
-        list: &List<'py>,
-        tag: Tag,
-        element: &Element,
-    ) -> Looked<()> {
-        let before = list.trimmed()?;
-        if tag <= before {
-            return Ok(());
-        }
-        list.trim(&python_tag(self.py, tag)?)?;
-        if self.journaled {
-            let (home, place) = (&mut self.homes[found.home], self.place);
-            record_trimmed(home, &list.versions, found.characters as i64, place, before)?;
-            put_array(&mut self.facts, 4);
-            put_unsigned(&mut self.facts, TAGS_TRIMMED);
-            put_binary(&mut self.facts, request.configuration);
-            put_text(&mut self.facts, request.object);
-            put_tag(&mut self.facts, tag);
-            self.note(found, element)?;
-        }
-        Ok(())
+        self.note(request, found, element)
     }
 
     // -- replies that wait for a commit -----------------------------------------------------------
 
     /// `GroupCommit.note` of the fact written last.
-    fn note(&mut self, found: &Found<'py>, element: &Element) -> Looked<()> {
+    fn note(&mut self, request: &Request, found: &mut Found<'py>, element: &Element) -> Looked<()> {
         self.fact_count += 1;
         self.fact_bytes += fact_bytes_max(found.characters, element);
-        let home = &mut self.homes[found.home];
+        let home_number = found.home;
+        let object = found.object(self.py, request);
+        let home = &mut self.homes[home_number];
         if let Some(commit) = &self.commits[0] {
             match &home.noted[0] {
-                Some(objects) => objects.add(&found.object)?,
-                None => commit.objects.set_item(
-                    &home.id,
-                    &*home.noted[0].insert(PySet::new(self.py, [&found.object])?),
-                )?,
+                Some(objects) => objects.add(object)?,
+                None => commit
+                    .objects
+                    .set_item(&home.id, &*home.noted[0].insert(PySet::new(self.py, [object])?))?,
             }
         }
         Ok(())
@@ -510,7 +422,8 @@ impl<'py> Turn<'_, 'py> {
     /// `StorageServer._waits`: keep the reply from `start` on and return true if it has to wait.
     fn keep(
         &mut self,
-        found: &Found<'py>,
+        request: &Request,
+        found: &mut Found<'py>,
         start: usize,
         rows: usize,
         is_write: bool,
@@ -520,7 +433,7 @@ impl<'py> Turn<'_, 'py> {
             let Some(commit) = commit else { continue };
             let noted = home.noted[place]
                 .as_ref()
-                .map_or(Ok(false), |objects| objects.contains(&found.object))?;
+                .map_or(Ok(false), |objects| objects.contains(found.object(self.py, request)))?;
             if noted || home.pointed[place] {
                 commit.replies.extend_from_slice(&self.out[start..]);
                 commit.rows += rows;
@@ -532,6 +445,47 @@ impl<'py> Turn<'_, 'py> {
         }
         Ok(false)
     }
+}
+
+/// The configuration and the row of a request. `object`: the name, once Python needs it.
+struct Found<'py> {
+    home: usize,
+    row: Option<u32>,
+    characters: usize,
+    object: Option<Bound<'py, PyString>>,
+}
+
+impl<'py> Found<'py> {
+    fn object(&mut self, py: Python<'py>, request: &Request) -> &Bound<'py, PyString> {
+        self.object.get_or_insert_with(|| PyString::new(py, request.object))
+    }
+}
+
+fn version_of(row: &Row, tag: Tag) -> Option<(&Version, Held<'_>)> {
+    row.version(row.position(tag).ok()?)
+}
+
+/// Whether the version with this tag is small and has its data, or is absent.
+fn is_whole(row: &Row, tag: Tag) -> bool {
+    version_of(row, tag).is_none_or(|(version, held)| match held {
+        Held::Small(data) => !data.is_empty() || version.length <= 0,
+        Held::Python(..) => false,
+    })
+}
+
+/// Whether a row can answer for its newest version, or for the version `wanted`.
+fn is_usual(row: &Row, wanted: Option<Tag>) -> bool {
+    row.count() > 0 && is_whole(row, wanted.unwrap_or(row.newest()))
+}
+
+fn put_version(out: &mut Vec<u8>, version: &Version, data: &[u8]) {
+    let element = Element {
+        index: version.index.into(),
+        length: version.length.into(),
+        checksum: version.checksum,
+        data: (!version.is_bare).then_some(data),
+    };
+    put_element(out, &element);
 }
 
 fn begin_reply(out: &mut Vec<u8>, fields: usize, kind: u64, call: u64) {

@@ -7,11 +7,12 @@ import asyncio
 from collections import defaultdict
 from functools import partial
 
+from ares.compiled import new_table
 from ares.model.codec import decode_replies
 from ares.model.messages import Description
 from ares.net.native import ZmtpListener
 from ares.replica.port import lists_of
-from ares.replica.replica import Replica
+from ares.replica.replica import USUAL_PARTS, Replica, ReplicaParts
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.segment_journal import SEGMENT_BYTES
 from tests.compiled.server_twins import Half
@@ -39,11 +40,13 @@ class ServerCourse:
         """Return the reads from clients, as (client, batches)."""
         return [event[:2] for event in self.events if not isinstance(event, str)]
 
-    def replica(self) -> Replica:
-        return Replica(self.server.id, self.server.identity, self.initial, journaled=self.journaled)
+    def replica(self, compiled=True) -> Replica:
+        parts = ReplicaParts(new_table=new_table()) if compiled else USUAL_PARTS
+        server = self.server
+        return Replica(server.id, server.identity, self.initial, self.journaled, parts)
 
     def half(self, compiled, server=None) -> Half:
-        return Half(compiled, self.replica(), self.admission, server, SEGMENT_BYTES)
+        return Half(compiled, self.replica(compiled), self.admission, server, SEGMENT_BYTES)
 
 
 class RecordedListener(ZmtpListener):

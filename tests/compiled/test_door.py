@@ -25,7 +25,7 @@ from ares.reconfig.view import Switches, View
 from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import ConfigurationUsage, JournalUsage
 from ares.replica.group_commit import GroupCommit
-from ares.replica.object_table import PythonObjectTable
+from ares.replica.port import ObjectTable
 from tests.compiled.server_twins import CODED
 
 CHECKOUT = Path(__file__).parents[2]
@@ -57,7 +57,6 @@ def instances():
             ConfigurationUsage(JournalUsage()),
             GroupCommit(),
             VersionList(),
-            PythonObjectTable(1),
             Element(0, 0, 0, ()),
             TAG_ZERO,
         ),
@@ -140,7 +139,7 @@ def test_a_core_with_other_constants_is_refused_with_the_reason(monkeypatch, con
 
 
 @needs_core
-@pytest.mark.parametrize("kind", [ClientCore, FastOperation, ServedTurn, ServerCore])
+@pytest.mark.parametrize("kind", [ClientCore, FastOperation, ObjectTable, ServedTurn, ServerCore])
 def test_the_classes_of_the_core_have_the_members_of_the_door(kind):
     members = {
         name

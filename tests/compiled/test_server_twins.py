@@ -293,9 +293,7 @@ def test_both_twins_withhold_and_repair_a_rotten_element(journaled):
             half.receive(SENDERS[0], encode(asked))
             half.take_steps()
     assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
-    assert compiled.quick == 2, (
-        "the first batch, and the last one: nothing of the object that rotted"
-    )
+    assert compiled.quick == 3, "the first batch, the tag, and the element when it is repaired"
 
 
 @pytest.mark.parametrize("journaled", [False, True])
@@ -343,7 +341,7 @@ def test_a_domain_that_moves(journaled):
 
 @pytest.mark.parametrize("journaled", [False, True])
 def test_the_lists_of_small_puts_are_equal(journaled):
-    """The core keeps small versions in a form of its own; QueryList takes the Python path."""
+    """The core keeps small versions without Python; QueryList takes the Python path."""
     halves = twins(journaled)
     lists = []
     for half in halves:
@@ -385,6 +383,24 @@ def test_large_elements_are_withheld_from_readers_without_the_wish(journaled):
             half.take_steps()
     assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
     assert compiled.quick == 0
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+def test_the_length_of_a_large_element_is_told_with_other_versions(journaled):
+    compiled, pure = twins(journaled)
+    for half in (compiled, pure):
+        small, large = (
+            put("a", *version, configuration=DEEP) for version in ((1,), (2, b"x" * 9000))
+        )
+        half.host.handle(SENDERS[0], [small, large])
+        half.take_steps()
+        for wanted in (Tag(1, 7), Tag(3, 7), Tag(2, 7)):
+            half.receive(SENDERS[0], encode([GetData(1, DEEP.id, "a", True, wanted)]))
+            half.take_steps()
+        half.receive(SENDERS[0], encode([put("a", 3, configuration=DEEP)]))
+        half.take_steps()
+    assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
+    assert compiled.quick == 3, "all but the read of the large element"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ sys.path.insert(0, sys.argv[1])
 import ares.cli.entry, ares.compiled as found
 print(found.__file__, found.CORE_NAME)
 """
-CORE_LINES_MAX = 3_200
+CORE_LINES_MAX = 4_500
 BUILT_OF = (
     "ares",
     "core/src",

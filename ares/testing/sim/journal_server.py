@@ -32,7 +32,14 @@ from ares.testing.sim.asker import Asker, Post
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
-from ares.testing.sim.simulated_server import Respond, SimServer, answered, changes, decoded
+from ares.testing.sim.simulated_server import (
+    SIM_REPLICA_PARTS,
+    Respond,
+    SimServer,
+    answered,
+    changes,
+    decoded,
+)
 from ares.testing.sim.world import SimWorld
 
 STORE_DIRECTORY = Path("store")
@@ -230,7 +237,9 @@ class JournalServer(SimServer):
         if self._world.rng.random() < CRASHES_AGAIN_SHARE:
             self._disk.patience = disk_changes(self._world.rng)
         try:
-            self.replica = recovered(server.id, server.identity, self._c0, journal)
+            self.replica = recovered(
+                server.id, server.identity, self._c0, journal, SIM_REPLICA_PARTS
+            )
         except PowerLost:
             self._disk.lose_power()
             return False

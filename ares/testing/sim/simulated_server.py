@@ -10,7 +10,7 @@ variant with a real journal: ares/testing/sim/journal_server.py.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ares.compiled import ServedTurn, server_core
+from ares.compiled import ServedTurn, new_table, server_core
 from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
 from ares.model.messages import (
@@ -24,13 +24,15 @@ from ares.model.messages import (
     Request,
 )
 from ares.net.port import Sender
-from ares.replica.replica import Replica
+from ares.replica.replica import Replica, ReplicaParts
 from ares.server.element_puller import ElementPuller, Fetch
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch
 from ares.testing.sim.plan import member
 from ares.testing.sim.world import SimWorld
 
 Respond = Callable[[str, str, Sequence[Outgoing]], None]
+
+SIM_REPLICA_PARTS = ReplicaParts(new_table=new_table())
 
 
 class SimServer(ABC):
@@ -140,7 +142,7 @@ class LateServer(SimServer):
     def _begin(self) -> None:
         del self._log[self._synced :]
         server = member(self.number, self.life)
-        self.replica = Replica(server.id, server.identity, self._c0)
+        self.replica = Replica(server.id, server.identity, self._c0, parts=SIM_REPLICA_PARTS)
         for request in self._log:
             self.replica.handle(request)
         self._core = server_core(self.replica.hosted)
