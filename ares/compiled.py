@@ -3,7 +3,7 @@
 The core also has a table of the objects of a server, and finds the cuts of files by Rabin
 fingerprints. Python and the core know of each other only the contents of this module: the common
 constants (CONSTANTS), the Python objects that the core calls (GIVEN), the attributes that the core
-reads and sets (SEEN), and the core's entries (:class:`ServerCore`, :func:`new_table`,
+reads and sets (SEEN), and the core's entries (:class:`ServerCore`, :func:`replica_parts`,
 :class:`SmallObjects`, :class:`ares.engine.port.FastPath` and :func:`rabin_search`). Without the
 core, or with ``ARES_PURE=1`` in the environment, Python does all the work; the Python path is
 complete and the reference. See docs/protocol.md, The compiled core.
@@ -47,6 +47,7 @@ from ares.model.identity import (
     KEY_BYTES_MAX,
     OF_WRITERS,
     RESERVED,
+    VALUE_BYTES_DEFAULT,
     VALUE_BYTES_MAX,
     ConfigurationId,
     ObjectName,
@@ -69,7 +70,7 @@ from ares.model.work import REQUEST_WORK, TURN_WORK
 from ares.platform.environment import PURE_VARIABLE
 from ares.reconfig.view import ConfigurationSequence, View
 from ares.registers.operations import read, write
-from ares.replica.configuration_state import ConfigurationState
+from ares.replica.configuration_state import Clock, ConfigurationState, no_clock
 from ares.replica.facts import (
     CHARACTER_BYTES_MAX,
     PART_BYTES_MAX,
@@ -80,8 +81,8 @@ from ares.replica.facts import (
     TagsTrimmed,
 )
 from ares.replica.group_commit import GroupCommit
-from ares.replica.object_table import PythonObjectTable
-from ares.replica.port import PAGE_CHARACTERS_MAX, NewTable, PutEffect
+from ares.replica.port import PAGE_CHARACTERS_MAX, PutEffect
+from ares.replica.replica import ReplicaParts
 
 CRATE = "0.1.0"
 """Number of the crate that this state of ares works with, as in core/Cargo.toml."""
@@ -155,8 +156,8 @@ SEEN: dict[type, tuple[str, ...]] = {
     DataAccess: ("coding", "holding_value", "large"),
     ReedSolomon: ("decode", "encode", "more_bytes"),
     ConfigurationState: (
-        *("capacity", "carried", "configuration", "element_index", "objects", "order_known"),
-        "successor",
+        *("capacity", "carried", "collected", "configuration", "element_index", "objects"),
+        *("order_known", "successor"),
     ),
     Successor: ("finalized",),
     ConfigurationUsage: ("add",),
@@ -305,10 +306,11 @@ def server_core(
     return core
 
 
-def new_table() -> NewTable:
-    """Return the table of objects: the core's, or Python's."""
-    found: NewTable = PythonObjectTable if CORE is None else CORE.ObjectTable
-    return found
+def replica_parts(clock: Clock = no_clock, value_bytes: int = VALUE_BYTES_DEFAULT) -> ReplicaParts:
+    """Return the parts of a replica with the core's table of objects, or with Python's."""
+    if CORE is None:
+        return ReplicaParts(clock, value_bytes)
+    return ReplicaParts(clock, value_bytes, CORE.ObjectTable, CORE.replay)
 
 
 def fast_path() -> FastPath | None:

@@ -13,9 +13,15 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "bucket": (),
     "consensus": (),
     "fragment": ("test_divide.py", "test_rabin.py", "test_store.py"),
-    "journal": ("test_durable_server.py", "test_journal_full_disk.py", "test_journal_throttle.py"),
+    "journal": (
+        *("test_anchor.py", "test_compaction.py", "test_damage.py", "test_durable_server.py"),
+        *("test_inline.py", "test_journal_contract.py", "test_journal_full_disk.py"),
+        *("test_journal_throttle.py", "test_random.py", "test_torn.py"),
+    ),
     "paper": (),
-    "property": ("test_compiled_client.py", "test_table_properties.py"),
+    "property": (
+        *("test_compiled_client.py", "test_replay_properties.py", "test_table_properties.py"),
+    ),
     "protocol": (),
     "results": (),
     "sharedlog": (),

@@ -6,11 +6,11 @@ the same tests (tests/unit/test_object_table.py), and counts the same bytes in t
 """
 
 import enum
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from ares.dap.version_list import Entry, VersionList
-from ares.model.identity import ObjectName
+from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import Element, ListedObject
 from ares.model.tag import Tag
 from ares.replica.facts import ConfigurationUsage
@@ -140,6 +140,25 @@ class NewTable(Protocol):
         """Return an empty table of Lists with at most ``capacity`` versions.
 
         ``usage``: the configuration's part of the journal's account; None without a journal.
+        """
+
+
+class BatchReplay(Protocol):
+    """The join of a journal's batch without objects for its facts."""
+
+    def __call__(
+        self,
+        hosted: Mapping[ConfigurationId, Any],
+        body: memoryview,
+        place: int,
+        only: ConfigurationId | None = None,
+        /,
+    ) -> Sequence[ConfigurationId] | None:
+        """Join the facts of the encoded batch ``body`` at ``place``, as a replica restores them.
+
+        ``only``: the configuration whose facts are joined; None: all configurations in ``hosted``.
+        Returns the configurations that are not in ``hosted``, whose facts are passed over. Returns
+        None, without effect, for a batch with an unusual fact.
         """
 
 

@@ -71,7 +71,7 @@ from ares.replica.facts import (
     pointed_bytes,
 )
 from ares.replica.object_table import PythonObjectTable
-from ares.replica.port import NewTable
+from ares.replica.port import BatchReplay, NewTable
 
 _REASON_OF_ERROR = {
     ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
@@ -99,11 +99,18 @@ class ReplicaParts(Struct, frozen=True):
     new_table: NewTable = PythonObjectTable
     """Makes the table of a configuration's objects."""
 
+    replay: BatchReplay | None = None
+    """Joins usual batches of a journal into such tables; None: each fact is joined."""
+
 
 USUAL_PARTS = ReplicaParts()
 
 RELEASED_AT_ONCE = 1000
 """Lists of a collected configuration whose memory is freed at a time."""
+
+
+Homeless = PutData | TagsTrimmed | memoryview
+"""A fact of a configuration that is not known yet, or an encoded batch with such facts."""
 
 
 class Replica:
@@ -139,7 +146,7 @@ class Replica:
         }
         self._final: dict[DomainName, Configuration] = {}
         self._restoring = False
-        self._homeless: dict[ConfigurationId, list[tuple[PutData | TagsTrimmed, int]]] = {}
+        self._homeless: dict[ConfigurationId, list[tuple[Homeless, int]]] = {}
         self.introduce(initial)
 
     # -- serving -----------------------------------------------------------------------------------
@@ -387,6 +394,18 @@ class Replica:
         else:
             hosting.restore(fact, place)
 
+    def restore_batch(self, body: memoryview, place: int) -> bool:
+        """Join the facts of a batch at ``place`` of the journal; return False without any effect.
+
+        The batch is encoded (ares/store/journal/format.py), and need not be decoded: this is quick,
+        and takes no memory for facts of configurations that a later batch introduces.
+        """
+        replay = self._parts.replay
+        unknown = None if replay is None else replay(self._hosted, body, place)
+        for id in unknown or ():
+            self._homeless.setdefault(id, []).append((body, place))
+        return unknown is not None
+
     def _restore_pointed(self, fact: ConfigurationRecord, place: int) -> None:
         refused = self.introduce(fact.configuration)
         if refused is not None:
@@ -409,7 +428,10 @@ class Replica:
         if hosting.is_recorded_by(fact):
             hosting.point_from(place)
         for waiting, its_place in self._homeless.pop(fact.configuration.id, []):
-            self.restore(waiting, its_place)
+            if not isinstance(waiting, memoryview):
+                self.restore(waiting, its_place)
+            elif self._parts.replay is not None:
+                self._parts.replay(self._hosted, waiting, its_place, fact.configuration.id)
 
     def restored(self) -> None:
         """End the restoring after the last fact.

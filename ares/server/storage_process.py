@@ -63,7 +63,7 @@ def recovered(
     """Return the server's state from ``journal``, as often as called; see :func:`restored`."""
     replica = Replica(server, identity, initial, journal.keeps, parts)
     replica.begin_restoring()
-    for place, facts in journal.recover():
+    for place, facts in journal.recover(replica.restore_batch):
         for fact in facts:
             replica.restore(fact, place)
     replica.restored()
@@ -197,7 +197,7 @@ def _replica(parts: ServingParts, journal: Journal) -> Replica:
         parts.identity,
         parts.initial,
         journal,
-        ReplicaParts(time.time, parts.value_bytes, compiled.new_table()),
+        compiled.replica_parts(time.time, parts.value_bytes),
     )
 
 

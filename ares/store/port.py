@@ -27,6 +27,10 @@ PLACE_NUMBER_BYTES = 9
 """Most bytes of a place's number in a batch."""
 
 
+Join = Callable[[memoryview, int], bool]
+"""Joins the facts of an encoded batch at a place, or returns False without effect."""
+
+
 class Use(enum.IntEnum):
     """The use of room in a journal, which decides the order of refusals as the disk fills up.
 
@@ -107,10 +111,11 @@ class Journal(Protocol):
 
     keeps: bool
 
-    def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
+    def recover(self, join: Join | None = None) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield every committed fact, and perhaps some facts only appended, with their places.
 
-        Parts of large elements may be views. Raises :class:`ares.model.errors.StoreDamaged`,
+        ``join`` takes some batches, whose facts are not yielded. Parts of large elements may be
+        views. Raises :class:`ares.model.errors.StoreDamaged`,
         :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
         """
 
@@ -238,7 +243,7 @@ class NoJournal:
     bytes_on_disk = 0
     free_bytes = -1
 
-    def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
+    def recover(self, join: Join | None = None) -> Iterator[tuple[int, Sequence[Any]]]:
         return iter(())
 
     def reserve(self, bytes: int, use: Use) -> int:

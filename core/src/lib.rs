@@ -11,6 +11,7 @@ pub mod constants;
 mod home;
 mod index;
 pub mod rabin;
+mod replay;
 pub mod requests;
 mod rows;
 pub mod seal;
@@ -28,6 +29,8 @@ pub mod core_module {
     use crate::client::{ClientCore, FastOperation, SmallObjects};
     #[pymodule_export]
     use crate::rabin::rabin_ends;
+    #[pymodule_export]
+    use crate::replay::replay;
     #[pymodule_export]
     use crate::server::{ServedTurn, ServerCore};
     #[pymodule_export]

@@ -7,12 +7,12 @@ import asyncio
 from collections import defaultdict
 from functools import partial
 
-from ares.compiled import new_table
+from ares.compiled import replica_parts
 from ares.model.codec import decode_replies
 from ares.model.messages import Description
 from ares.net.native import ZmtpListener
 from ares.replica.port import lists_of
-from ares.replica.replica import USUAL_PARTS, Replica, ReplicaParts
+from ares.replica.replica import USUAL_PARTS, Replica
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.segment_journal import SEGMENT_BYTES
 from tests.compiled.server_twins import Half
@@ -41,7 +41,7 @@ class ServerCourse:
         return [event[:2] for event in self.events if not isinstance(event, str)]
 
     def replica(self, compiled=True) -> Replica:
-        parts = ReplicaParts(new_table=new_table()) if compiled else USUAL_PARTS
+        parts = replica_parts() if compiled else USUAL_PARTS
         server = self.server
         return Replica(server.id, server.identity, self.initial, self.journaled, parts)
 

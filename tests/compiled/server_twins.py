@@ -5,7 +5,7 @@ from operator import length_hint
 
 import msgspec
 
-from ares.compiled import CORE, new_table
+from ares.compiled import CORE, replica_parts
 from ares.model.codec import Encoded, decode_requests, encode, encode_array
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadMessage
@@ -13,7 +13,7 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import Introduce, Role
 from ares.net.zmtp.frames import head
 from ares.replica.port import lists_of
-from ares.replica.replica import USUAL_PARTS, Replica, ReplicaParts
+from ares.replica.replica import USUAL_PARTS, Replica
 from ares.security.clients_file import AuthorisedClient, KeyedSender
 from ares.security.roles import Admission
 from ares.server.storage_server import ServerParts, StorageServer
@@ -211,7 +211,7 @@ def twins(journaled=False, keyed=False, server=None) -> tuple[Half, Half]:
     admission = Admission(_Everybody(), lambda configuration: True) if keyed else None
     halves = [
         Half(compiled, Replica(ME.id, ME.identity, INITIAL, journaled, parts), admission, server)
-        for compiled, parts in ((True, ReplicaParts(new_table=new_table())), (False, USUAL_PARTS))
+        for compiled, parts in ((True, replica_parts()), (False, USUAL_PARTS))
     ]
     for half in halves:
         half.host.handle(None, [Introduce(1, configuration) for configuration in HOSTED[1:]])

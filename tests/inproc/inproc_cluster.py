@@ -7,6 +7,7 @@ from typing import Any
 
 from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
+from ares.compiled import replica_parts
 from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_DEFAULT, ClientId
@@ -42,7 +43,7 @@ class InprocCluster:
     async def start(self) -> None:
         for server in self.book.values():
             host = StorageServer(
-                Replica(server.id, server.identity, self.initial),
+                Replica(server.id, server.identity, self.initial, parts=replica_parts()),
                 parts=ServerParts(sites=("nantes", "rennes")),
             )
             listener = InprocListener(self.network, server.address)

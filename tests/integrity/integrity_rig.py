@@ -5,6 +5,7 @@ import os
 import random
 from pathlib import Path
 
+from ares.compiled import replica_parts
 from ares.model.element import intact
 from ares.model.messages import DELETED_LENGTH, GetData, Introduce
 from ares.model.units import KIB
@@ -45,7 +46,7 @@ class RiggedServer:
         self.journal = journal or log_journal(directory, disk)
         self.loop = ManualLoop()
         self.later, self.failures = [], []
-        replica = recovered(ME.id, ME.identity, INITIAL, self.journal)
+        replica = recovered(ME.id, ME.identity, INITIAL, self.journal, replica_parts())
         self.host = StorageServer(
             replica,
             self.journal,

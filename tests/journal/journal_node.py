@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+from ares.compiled import replica_parts
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
@@ -25,6 +26,7 @@ from ares.replica.compaction import Compaction
 from ares.replica.facts import fact_bytes_max
 from ares.replica.port import lists_of
 from ares.replica.replica import Replica
+from ares.server.storage_process import recovered
 from ares.store.journal.disk import Disk
 from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
@@ -135,13 +137,7 @@ class Node:
 
     def __init__(self, journal) -> None:
         self.journal = journal
-        self.replica = Replica(ME.id, ME.identity, INITIAL, journaled=True)
-        self.recovered = []
-        for place, facts in journal.recover():
-            for fact in facts:
-                self.recovered.append(fact)
-                self.replica.restore(fact, place)
-        self.replica.restored()
+        self.replica = recovered(ME.id, ME.identity, INITIAL, journal, replica_parts())
         self.errors = []
 
     def handle(self, request: Request):

@@ -11,7 +11,7 @@ from ares.model.codec import Encoded, encode_array
 from ares.model.element import intact, is_hollow
 from ares.model.messages import PutData
 from ares.replica.facts import Fact, TagsTrimmed, fact_bytes_max
-from ares.store.port import ExaminationResult, Use
+from ares.store.port import ExaminationResult, Join, Use
 
 _decode = Decoder(list[PutData | TagsTrimmed]).decode
 
@@ -50,7 +50,7 @@ class MemoryJournal:
         self._appended: list[tuple[int, Fact]] = []
         self._discarded: list[int] = []
 
-    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+    def recover(self, join: Join | None = None) -> Iterator[tuple[int, Sequence[Fact]]]:
         for place, facts in self._kept.facts.items():
             yield place, list(facts)
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ares.compiled import replica_parts
 from ares.model.element import sealed
 from ares.model.messages import PutData
 from ares.model.units import KIB
 from ares.replica.replica import Replica
+from ares.server.storage_process import recovered
 from ares.store.journal.segment_journal import SegmentJournal
 
 from ..property.test_replica_properties import INITIAL, ME, MEMBERS, few_tags, likely
@@ -49,11 +51,8 @@ steps = st.one_of(
 class Node(PlainNode):
     def __init__(self, journal):
         self.journal, self.errors = journal, []
-        self.replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, journaled=True)
-        for place, facts in journal.recover():
-            for fact in facts:
-                self.replica.restore(fact, place)
-        self.replica.restored()
+        me = MEMBERS[ME]
+        self.replica = recovered(me.id, me.identity, INITIAL, journal, replica_parts())
 
 
 @settings(max_examples=80, deadline=None)

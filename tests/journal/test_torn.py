@@ -9,8 +9,11 @@ import random
 import pytest
 
 from ares.model.errors import StoreDamaged
+from ares.model.identity import NO_CALL
 from ares.model.messages import PutData
+from ares.model.tag import TAG_ZERO
 from ares.model.units import KIB
+from ares.replica.facts import TagsTrimmed
 from ares.replica.port import lists_of
 from ares.replica.replica import Replica
 
@@ -74,9 +77,20 @@ def check(story, reported, left):
     for request in story.handled:
         change(all, request, 0)
     whole = state(all)
-    for fact in left.recovered:
+    for fact in facts_of(left.replica):
         all.restore(fact, 0)
     assert state(all) == whole, "something was invented"
+
+
+def facts_of(replica):
+    """Yield all facts in the state."""
+    for id, hosting in replica.hosted.items():
+        yield hosting.pointed()
+        for name, versions in lists_of(hosting.objects):
+            if versions.trimmed != TAG_ZERO:
+                yield TagsTrimmed(id, name, versions.trimmed)
+            for tag, element, _ in versions.entries:
+                yield PutData(NO_CALL, id, name, tag, element)
 
 
 def recovered(directory):

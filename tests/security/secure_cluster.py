@@ -17,6 +17,7 @@ from ares.cluster.cluster_keys import SecuritySettings, authorise
 from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.sites import sites_of
 from ares.cluster.tables import TransportName
+from ares.compiled import replica_parts
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
 from ares.model.identity import ServerId
@@ -81,7 +82,9 @@ class SecureCluster:
     async def start(self) -> None:
         for server in self.settings.servers.values():
             guard = guard_of(self.settings, server.id, server.public_key)
-            replica = Replica(server.id, server.identity, self.settings.initial)
+            replica = Replica(
+                server.id, server.identity, self.settings.initial, parts=replica_parts()
+            )
             host = StorageServer(
                 replica, parts=ServerParts(admission=guard.admission, sites=sites_of(self.settings))
             )

@@ -93,6 +93,11 @@ class Batch(Struct, frozen=True, array_like=True):
     discarded: tuple[int, ...] = ()
 
 
+class _UnreadBatch(Struct, frozen=True, array_like=True):
+    facts: msgspec.Raw
+    discarded: tuple[int, ...] = ()
+
+
 class _LogBatch(Struct, frozen=True, array_like=True):
     facts: list[EncodedFact]
 
@@ -143,6 +148,7 @@ _filler = struct.Struct(">BI")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_batch = msgspec.msgpack.Decoder(Batch).decode
+_decode_unread_batch = msgspec.msgpack.Decoder(_UnreadBatch).decode
 _decode_log_batch = msgspec.msgpack.Decoder(_LogBatch).decode
 _decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 
@@ -336,6 +342,14 @@ def decode_body(frame: Frame) -> Batch:
                 earlier.discarded,
             )
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
+
+
+def discarded_by(frame: Frame) -> tuple[int, ...]:
+    """Return the discarded segments that the batch names, without its facts. Raises Damage."""
+    try:
+        return _decode_unread_batch(frame.body).discarded
+    except msgspec.MsgspecError as error:
         raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
 
 

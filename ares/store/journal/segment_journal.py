@@ -41,6 +41,7 @@ from ares.store.journal.format import (
     Head,
     decode_batch,
     decode_log_batch,
+    discarded_by,
     encode_batch,
     encode_mark,
     kept_of_torn,
@@ -61,7 +62,7 @@ from ares.store.journal.segments import (
     open_segment,
 )
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
-from ares.store.port import PLACE_NUMBER_BYTES, Stored, Use
+from ares.store.port import PLACE_NUMBER_BYTES, Join, Stored, Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -90,6 +91,10 @@ _LEFT_FOR_DISCARDING_BYTES = 1024
 _SEGMENT_NAME = re.compile(r"[0-9]{8,}" + re.escape(SEGMENT_SUFFIX))
 
 Done = Callable[[OSError | None, Sequence[PutData]], None]
+
+
+def _join_nothing(body: memoryview, place: int) -> bool:
+    return False
 
 
 class Reserves(NamedTuple):
@@ -169,7 +174,7 @@ class SegmentJournal:
 
     # -- opening -----------------------------------------------------------------------------------
 
-    def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
+    def recover(self, join: Join | None = None) -> Iterator[tuple[int, Sequence[Any]]]:
         try:
             names = self._disk.names(self._directory)
             paths = {
@@ -183,7 +188,7 @@ class SegmentJournal:
                 self._head = open_segment(
                     self._disk, paths[max(paths)], self._owner, self._segment_bytes, had
                 )
-                yield from self._segments(self._head, paths)
+                yield from self._segments(self._head, paths, join or _join_nothing)
             for name in names:
                 if name.endswith(NEW_SEGMENT_SUFFIX):
                     self._disk.unlink(self._directory / name)
@@ -223,37 +228,20 @@ class SegmentJournal:
         return anchored.bytes
 
     def _segments(
-        self, last: Segment, paths: Mapping[int, Path]
+        self, last: Segment, paths: Mapping[int, Path], join: Join
     ) -> Iterator[tuple[int, Sequence[Any]]]:
         try:
             written = memoryview(self._disk.read(last.descriptor, last.size))
             frames, sure, last.end = kept_of_torn(
                 written, last.start, last.head.salt, last.head.first
             )
-            batches = [decode_batch(frame, last.view) for frame in frames]
+            discarded = {number for frame in frames for number in discarded_by(frame)}
         except Damage as damage:
             raise StoreDamaged(last.path, str(damage)) from damage
         self._disk.expect_scan(last.view, False)
         # Segments discarded before the last one began are not among the earlier ones; the last one
         # names the further discarded ones. Discarded segments are not read, though they may exist.
-        ends, discarded = (
-            dict(last.head.earlier),
-            {number for batch in batches for number in batch.discarded},
-        )
-        for number in sorted((ends.keys() & paths.keys()) - discarded):
-            segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
-            self._disk.close(segment.descriptor)
-            segment.end = ends[number]
-            for frame, batch in segment.batches():
-                self.mark = BatchPlace(number, frame.start, frame.sequence)
-                yield number, batch.facts
-            self._disk.expect_scan(segment.view, False)
-            self._disk.let_go(segment.view)
-        self._next = last.head.first + len(frames)
-        last.taken = last.allocated = last.end
-        for frame, batch in zip(frames, batches, strict=True):
-            self.mark = BatchPlace(last.number, frame.start, frame.sequence)
-            yield last.number, batch.facts
+        ends = dict(last.head.earlier)
         missing = ends.keys() - paths.keys() - discarded
         if missing:
             are = (
@@ -262,6 +250,22 @@ class SegmentJournal:
                 else f"segments {', '.join(map(str, sorted(missing)))} are"
             )
             raise StoreDamaged(self._directory, f"{are} missing")
+        for number in sorted((ends.keys() & paths.keys()) - discarded):
+            segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
+            self._disk.close(segment.descriptor)
+            segment.end = ends[number]
+            for frame in segment.frames():
+                self.mark = BatchPlace(number, frame.start, frame.sequence)
+                if not join(frame.body, number):
+                    yield number, segment.decoded(frame).facts
+            self._disk.expect_scan(segment.view, False)
+            self._disk.let_go(segment.view)
+        self._next = last.head.first + len(frames)
+        last.taken = last.allocated = last.end
+        for frame in frames:
+            self.mark = BatchPlace(last.number, frame.start, frame.sequence)
+            if not join(frame.body, last.number):
+                yield last.number, last.decoded(frame).facts
         self._settle(last, written, sure)
         for number in sorted(
             (paths.keys() - ends.keys() - {last.number}) | (paths.keys() & discarded)

@@ -100,13 +100,25 @@ class Segment:
 
         Raises :class:`StoreDamaged`.
         """
-        end = self.start
+        for frame in self.frames():
+            yield frame, self.decoded(frame)
+
+    def decoded(self, frame: Frame) -> Batch:
+        """Return the batch in a frame. Raises :class:`StoreDamaged`."""
         try:
-            for frame in walk(self.view[: self.end], self.start, self.head.salt, self.head.first):
-                end = frame.end
-                yield frame, decode_batch(frame, self.view)
+            return decode_batch(frame, self.view)
         except Damage as damage:
             raise StoreDamaged(self.path, str(damage)) from damage
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frame of every batch of a segment with known ``end``.
+
+        Raises :class:`StoreDamaged`.
+        """
+        end = self.start
+        for frame in walk(self.view[: self.end], self.start, self.head.salt, self.head.first):
+            end = frame.end
+            yield frame
         if end != self.end:
             raise StoreDamaged(self.path, f"it cannot be read beyond byte {end} and had {self.end}")
 

@@ -10,7 +10,7 @@ variant with a real journal: ares/testing/sim/journal_server.py.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ares.compiled import ServedTurn, new_table, server_core
+from ares.compiled import ServedTurn, replica_parts, server_core
 from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
 from ares.model.messages import (
@@ -24,7 +24,7 @@ from ares.model.messages import (
     Request,
 )
 from ares.net.port import Sender
-from ares.replica.replica import Replica, ReplicaParts
+from ares.replica.replica import Replica
 from ares.server.element_puller import ElementPuller, Fetch
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch
 from ares.testing.sim.plan import member
@@ -32,7 +32,7 @@ from ares.testing.sim.world import SimWorld
 
 Respond = Callable[[str, str, Sequence[Outgoing]], None]
 
-SIM_REPLICA_PARTS = ReplicaParts(new_table=new_table())
+SIM_REPLICA_PARTS = replica_parts()
 
 
 class SimServer(ABC):
