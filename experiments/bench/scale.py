@@ -1,13 +1,14 @@
-"""Growth of ares: clients of an object, keys, servers, sizes of values, domains, and idle servers.
+"""Growth of ares: clients, keys, servers, sizes of values, domains, objects, and idle servers.
 
     make bench-scale
     .venv/bin/python -m experiments.bench.scale --full             # long
     .venv/bin/python -m experiments.bench.scale --only keys,empty
 
-`--full` has up to 270 client processes, 1,000,000 keys, 256 MiB and 10,000 domains. Processor time
-for each operation is printed beside the rate, because all processes share this machine. The bench
-prints a table, and writes scale.json, scale_figures.json, scale.txt and the page report.html. The
-exit status is 1 if a read returned a value that no client wrote.
+`--full` has up to 270 client processes, 1,000,000 keys, 256 MiB, 10,000 domains and 10,000,000
+objects of a server. Processor time for each operation is printed beside the rate, because all
+processes share this machine. The bench prints a table, and writes scale.json, scale_figures.json,
+scale.txt and the page report.html. The exit status is 1 if a read returned a value that no client
+wrote.
 """
 
 import argparse
@@ -22,8 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.json import decode
 
 from ares.client.connect import connect
+from ares.compiled import CORE_NAME
 from ares.model.units import KIB, MIB
 from ares.platform.interpreter import python
 from ares.platform.loop import run
@@ -31,6 +34,7 @@ from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.bench_files import bench_parser, emptied, finished, write_report
 from experiments.bench.figures import Figure
 from experiments.bench.load import LoadExtent, generators
+from experiments.bench.one_server import ServerFigures
 from experiments.bench.peers import Ares
 from experiments.bench.store_processes import (
     ProgramNotStarted,
@@ -272,6 +276,27 @@ async def _in_turns(work: Callable[[int], Awaitable[None]], numbers: Iterable[in
     await asyncio.gather(*(worker() for _ in range(DOMAINS_AT_ONCE)))
 
 
+def objects(full: bool) -> Iterator[GrowthSample]:
+    """Measure more and more objects of a server with a journal, in processes without a network."""
+    command = python("-m", "experiments.bench.one_server")
+    for count in (10_000, 1_000_000, 10_000_000) if full else (10_000, 100_000):
+        with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
+            arguments = [directory, str(count)]
+            subprocess.run([*command, "fill", *arguments], check=True)
+            started = subprocess.run(
+                [*command, "start", *arguments], check=True, stdout=subprocess.PIPE
+            )
+        found = decode(started.stdout, type=ServerFigures)
+        figures = {
+            "s to start": found.start_s,
+            "bytes beside name and value": found.bytes_beside,
+            "MiB": found.memory_mib,
+            "names listed/s": found.listed_per_s,
+            **{f"longest ms of {work}": pause for work, pause in found.pauses_ms.items()},
+        }
+        yield GrowthSample("core: " + CORE_NAME, "objects", count, figures)
+
+
 Section = Callable[[bool], Iterator[LoadStep | GrowthSample]]
 SCALE_SECTIONS: dict[str, tuple[str, Section]] = {
     "empty": ("A server that holds nothing", empty),
@@ -279,6 +304,7 @@ SCALE_SECTIONS: dict[str, tuple[str, Section]] = {
     "keys": ("Keys of 10 bytes, ABD n=5", keys),
     "servers": ("Servers, 32 clients, 10 bytes", servers),
     "values": ("Sizes of values, one client", values),
+    "objects": ("Objects of 100 bytes on one server, ABD", objects),
     "domains": ("Domains, one object in each, ABD n=5", domains),
 }
 
