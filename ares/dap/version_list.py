@@ -66,6 +66,12 @@ class VersionList:
                 return position
         return None
 
+    def is_at(self, place: int) -> bool:
+        """Return whether the journal has a record of this List at ``place``."""
+        return (self.trimmed_place == place and self.trimmed != TAG_ZERO) or any(
+            entry[2] == place for entry in self.entries
+        )
+
     def element(self, tag: Tag) -> Element | None:
         position = self.position(tag)
         return None if position is None else self.entries[position][1]

@@ -64,10 +64,13 @@ from ares.replica.facts import (
     pointed_bytes,
 )
 from ares.replica.object_table import NAME_CHARACTERS_SURE, PythonObjectTable
-from ares.replica.port import NAMES_AT_ONCE, ObjectTable, PutEffect
+from ares.replica.port import ObjectTable, PutEffect
 
 INLINE_BYTES_MAX = 8 * 1024
 """Size up to which an element comes with every get-data answer, asked for or not."""
+
+EXAMINED_AT_ONCE = 10
+"""Objects examined for records at a place in a step of :meth:`ConfigurationState.held_at`."""
 
 LEFT_SEEN_MAX = 1000
 """Objects left behind that a description looks at, besides the named objects."""
@@ -560,12 +563,12 @@ class ConfigurationState:
 
         See :meth:`ares.replica.replica.Replica.held_at`.
         """
-        after = None
-        while names := self.objects.names(after, NAMES_AT_ONCE):
-            for object in names:
-                yield None
+        found, after = self.objects.at_place(place, None, EXAMINED_AT_ONCE)
+        while after is not None:
+            yield None
+            for object in found:
                 yield from self._held_at(object, place, readable)
-            after = names[-1]
+            found, after = self.objects.at_place(place, after, EXAMINED_AT_ONCE)
 
     def _held_at(
         self, object: ObjectName, place: int, readable: Container[Key] | None

@@ -64,6 +64,13 @@ class PythonObjectTable:
     def names(self, after: ObjectName | None, limit: int) -> Sequence[ObjectName]:
         return list(islice(self.lists.irange(after, inclusive=(False, True)), limit))
 
+    def at_place(
+        self, place: int, after: ObjectName | None, limit: int
+    ) -> tuple[Sequence[ObjectName], ObjectName | None]:
+        names = self.names(after, limit)
+        found = [name for name in names if self.lists[name].is_at(place)]
+        return found, names[-1] if names else None
+
     def page(self, after: str, prefix: str, limit: int) -> tuple[tuple[ListedObject, ...], bool]:
         first = ObjectName(max(after, prefix))
         page: list[ListedObject] = []

@@ -75,6 +75,15 @@ class ObjectTable(Protocol):
     def names(self, after: ObjectName | None, limit: int) -> Sequence[ObjectName]:
         """Return the first ``limit`` names after a name, in order; None: from the first name."""
 
+    def at_place(
+        self, place: int, after: ObjectName | None, limit: int
+    ) -> tuple[Sequence[ObjectName], ObjectName | None]:
+        """Look for records at ``place`` of the journal among the next ``limit`` names.
+
+        Returns the objects with a record there, and the last of the names; None after the last
+        name of the table. ``after``: as of :meth:`names`.
+        """
+
     def page(self, after: str, prefix: str, limit: int) -> tuple[tuple[ListedObject, ...], bool]:
         """Return objects after a name, in order, and whether more follow.
 

@@ -481,7 +481,7 @@ class Replica:
         return msgspec.structs.replace(fact, element=hollow(fact.element))
 
     def held_at(self, place: int, readable: Container[Key] | None = None) -> Iterator[Fact | None]:
-        """Yield the held facts at ``place``, from memory, with a None for each object examined.
+        """Yield the held facts at ``place``, from memory, with a None for some objects examined.
 
         ``place`` receives no new facts. ``readable``: large elements with readable data; the disk
         cannot be read at further large elements, which come hollow. None: all are readable.

@@ -7,6 +7,8 @@ const SLOTS_MIN: usize = 8;
 const SLOTS_MAX: usize = 4096;
 /// More levels only cost memory: beyond, a bucket grows instead of being split.
 const DEPTH_MAX: u32 = 20;
+/// Rows dropped with a bucket and a chunk, which have more rows in the mean.
+const DROPPED_ROWS: usize = CHUNK_ROWS / 4;
 const FREE: u32 = u32::MAX;
 const CHUNK_ROWS: usize = 512;
 /// Runs of names with equal beginnings up to this length are sorted by comparison.
@@ -94,6 +96,12 @@ impl HashIndex {
         }
     }
 
+    /// Drop some buckets of a table that is not used any more.
+    pub fn drop_some(&mut self, rows: usize) {
+        let kept = self.buckets.len().saturating_sub(1 + rows / DROPPED_ROWS);
+        self.buckets.truncate(kept);
+    }
+
     /// Split the full bucket of `hash` by the next bit.
     fn split(&mut self, number: usize, hash: u32) {
         let before = self.buckets[number].depth;
@@ -157,6 +165,12 @@ impl OrderedRows {
             next.push(row);
         }
         self.chunks.insert(number + 1, next);
+    }
+
+    /// Drop some chunks of a table that is not used any more.
+    pub fn drop_some(&mut self, rows: usize) {
+        let kept = self.chunks.len().saturating_sub(1 + rows / DROPPED_ROWS);
+        self.chunks.truncate(kept);
     }
 
     /// The rows from the first on whose name is not before.

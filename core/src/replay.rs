@@ -86,11 +86,10 @@ impl<'py> Home<'py> {
         };
         let (version, content) =
             (Version::of(fact.tag, element, place), Content::Small(element.bytes()));
-        let held = rows.find(fact.object).filter(|row| rows.row(*row).position(fact.tag).is_ok());
-        if held.is_some() {
-            return rows.replace(fact.object, version, content, Some(place), account);
-        }
         let number = rows.find_or_add(fact.object);
+        if rows.row(number).position(fact.tag).is_ok() {
+            return rows.replace(number, version, content, Some(place), account);
+        }
         if self.follows {
             rows.follow(number);
         }

@@ -194,6 +194,12 @@ impl Row {
         }
     }
 
+    /// `VersionList.is_at`
+    pub fn is_at(&self, place: u32) -> bool {
+        (self.trimmed_place == place && self.trimmed != Tag::default())
+            || self.versions().any(|(version, _)| version.place == place)
+    }
+
     pub fn is_below(&self, tag: Tag, capacity: usize) -> bool {
         self.count() == capacity && self.position(tag) == Err(capacity)
     }
@@ -362,7 +368,11 @@ impl Rows {
     }
 
     pub fn find(&self, name: &[u8]) -> Option<u32> {
-        self.index.find(self.hash(name), |row| self.row(row).name() == name)
+        self.find_hashed(self.hash(name), name)
+    }
+
+    fn find_hashed(&self, hash: u32, name: &[u8]) -> Option<u32> {
+        self.index.find(hash, |row| self.row(row).name() == name)
     }
 
     pub fn get(&self, name: &[u8]) -> Option<&Row> {
@@ -371,7 +381,8 @@ impl Rows {
 
     /// The row of an object, made if missing.
     pub fn find_or_add(&mut self, name: &[u8]) -> u32 {
-        if let Some(number) = self.find(name) {
+        let hash = self.hash(name);
+        if let Some(number) = self.find_hashed(hash, name) {
             return number;
         }
         let number = self.count() as u32;
@@ -384,7 +395,7 @@ impl Rows {
                 self.slabs.push(slab);
             }
         }
-        self.index.insert(self.hash(name), number);
+        self.index.insert(hash, number);
         if self.is_ordered {
             let mut order = mem::take(&mut self.order);
             order.insert(number, |row| self.row(row).name() < name);
@@ -465,20 +476,19 @@ impl Rows {
     /// `PythonObjectTable.move`; without `place`, `PythonObjectTable.replace`
     pub fn replace(
         &mut self,
-        name: &[u8],
+        number: u32,
         mut version: Version,
         content: Content,
         place: Option<u32>,
         account: Option<&mut Account>,
     ) {
-        let Some(number) = self.find(name) else { return };
         let row = self.row_mut(number);
         let Ok(position) = row.position(version.tag) else { return };
         let Some((held, data)) = row.version(position) else { return };
         let (old_place, old_size, size) = (held.place, data.size(), content.size());
         version.place = place.unwrap_or(old_place);
         if let (Some(place), Some(account)) = (place, account) {
-            let bytes = PUT_BYTES + characters(name);
+            let bytes = PUT_BYTES + characters(row.name());
             account.add(place, bytes + size as i64);
             account.add(old_place, -bytes - old_size as i64);
         }
@@ -499,8 +509,10 @@ impl Rows {
         self.is_ordered = true;
     }
 
-    /// Drop the last rows, at most `limit`; return how many.
+    /// Drop the last rows, at most `limit`, and a part of their order; return how many.
     pub fn drop_some(&mut self, limit: usize) -> usize {
+        self.index.drop_some(limit);
+        self.order.drop_some(limit);
         let mut dropped = 0;
         while dropped < limit {
             let Some(last) = self.slabs.last_mut() else { break };

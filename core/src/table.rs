@@ -103,6 +103,25 @@ impl ObjectTable {
         PyList::new(py, names.collect::<Vec<_>>())
     }
 
+    fn at_place<'py>(
+        &self,
+        py: Python<'py>,
+        place: i64,
+        after: Option<&str>,
+        limit: usize,
+    ) -> PyResult<(Bound<'py, PyList>, Option<Bound<'py, PyString>>)> {
+        let is_before = |name: &[u8]| after.is_some_and(|after| name <= after.as_bytes());
+        let (mut found, mut last) = (Vec::new(), None);
+        for row in self.rows.from(&is_before).take(limit) {
+            last = Some(row);
+            if u32::try_from(place).is_ok_and(|place| row.is_at(place)) {
+                found.push(text(row.name()));
+            }
+        }
+        let last = last.map(|row| PyString::new(py, text(row.name())));
+        Ok((PyList::new(py, found)?, last))
+    }
+
     fn page<'py>(
         &self,
         py: Python<'py>,
@@ -237,7 +256,9 @@ impl ObjectTable {
     ) -> PyResult<()> {
         let (name, taken) = (object.to_str()?.as_bytes(), Taken::of(element)?);
         let (version, mut account) = (taken.version(tag_of(tag)?, 0), self.account());
-        self.rows.replace(name, version, taken.content(), place, account.as_mut());
+        if let Some(number) = self.rows.find(name) {
+            self.rows.replace(number, version, taken.content(), place, account.as_mut());
+        }
         self.settle(object.py(), account)
     }
 

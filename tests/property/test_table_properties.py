@@ -40,6 +40,7 @@ operations = st.one_of(
     st.tuples(st.just("newest"), names),
     st.tuples(st.just("follows"), names),
     st.tuples(st.just("names"), names | st.none(), st.integers(0, 9)),
+    st.tuples(st.just("at_place"), places, names | st.none(), st.integers(0, 9)),
     st.tuples(st.just("page"), names, st.sampled_from(["", "a", "é", "n"]), st.integers(1, 9)),
     st.tuples(st.just("clear")),
     st.tuples(st.just("release"), st.integers(0, 5)),

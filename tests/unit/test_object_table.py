@@ -138,6 +138,27 @@ def test_names_are_ordered_by_code_point(new_table):
     assert list(table.names("aba", 1)) == ["b" * 600]
 
 
+def test_records_at_a_place_are_found_a_few_names_at_a_time(new_table):
+    table = new_table(2, ConfigurationUsage(JournalUsage()))
+    for number, name in enumerate("abcdef"):
+        table.put(name, Tag(1, 1), element(), number % 3)
+    table.put("a", Tag(2, 1), element(), 7)
+    table.put("a", Tag(3, 1), element(), 8)
+    assert table.get("a").trimmed_place == 0
+    table.put("b", Tag(2, 1), element(), 7)
+    seen, after = [], None
+    while True:
+        found, after = table.at_place(7, after, 2)
+        if after is None:
+            break
+        seen.append((list(found), after))
+    assert seen == [(["a", "b"], "b"), ([], "d"), ([], "f")]
+    assert [list(table.at_place(place, None, 9)[0]) for place in (0, 1, 8, 9)] == [
+        *(["a", "d"], ["b", "e"], ["a"], []),
+    ]
+    assert tuple(table.at_place(7, "f", 9)) == ([], None)
+
+
 def test_a_page_has_possible_names_with_the_prefix(new_table):
     table = filled(new_table(1, None), [*NAMES, "b" * (KEY_BYTES_MAX + 1), "é" * KEY_BYTES_MAX])
     table.put("ab", Tag(5, 2), TOMB)
