@@ -1,4 +1,4 @@
-"""docs/fidelity.md: the generated page, complete, about lines, names and figures that exist."""
+"""docs/fidelity.md and docs/left-for-later.md: generated, about lines and figures that exist."""
 
 import copy
 
@@ -10,10 +10,10 @@ from tests.fidelity.fidelity_faults import (
     algorithm_faults,
     citation_faults,
     package_faults,
-    quotation_faults,
     source_faults,
 )
 from tests.fidelity.fidelity_page import FIDELITY_PAGE, Tables, render, tables
+from tests.fidelity.later_page import LATER_PAGE, quotation_faults, render_later
 
 CHECKS = (algorithm_faults, citation_faults, source_faults, package_faults, quotation_faults)
 
@@ -31,6 +31,12 @@ def test_the_tables_behind_the_page_have_no_fault(told, check):
 def test_the_page_is_the_generated_one(told):
     assert FIDELITY_PAGE.read_text(encoding="utf-8") == render(told), (
         "run python -m tests.fidelity.fidelity_page > docs/fidelity.md"
+    )
+
+
+def test_the_page_of_work_left_for_later_is_the_generated_one(told):
+    assert LATER_PAGE.read_text(encoding="utf-8") == render_later(told.later), (
+        "run python -m tests.fidelity.later_page > docs/left-for-later.md"
     )
 
 
@@ -173,6 +179,12 @@ def without(algorithm: int, line: int):
             "later",
             lambda rows: rows[0].update(said="a chain of three took 0.1 s"),
             "docs/autopilot.md does not say",
+        ),
+        (
+            quotation_faults,
+            "later",
+            lambda rows: rows[1].pop("said"),
+            "neither measured nor told to be not measured",
         ),
     ],
 )

@@ -109,11 +109,3 @@ def package_faults(told: Tables, root: Path = ROOT) -> Iterator[str]:
 
 def _packages(requirements: Sequence[str]) -> set[str]:
     return {found[0] for each in requirements if (found := _requirement.match(each))}
-
-
-def quotation_faults(told: Tables, root: Path = ROOT) -> Iterator[str]:
-    """Yield quotations absent from the named page."""
-    for row in told.later:
-        page = " ".join((root / "docs" / row["page"]).read_text(encoding="utf-8").split())
-        if " ".join(row["said"].split()) not in page:
-            yield f"docs/{row['page']} does not say: {row['said']}"

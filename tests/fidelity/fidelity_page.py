@@ -52,11 +52,10 @@ _PACKAGES = """
 """
 
 _LATER = """
-## Left for later by the sources, and done in ares
+## Left for later by the sources
 
-Each figure is a quotation from the named page, which has the machine and the method. Not done is a
-reconfiguration for speed alone: the autopilot replaces lost servers and follows users, and does not
-choose a faster primitive, k or number of servers.
+[A page of its own](left-for-later.md) has the work that the sources leave for later, and its
+measurements.
 """
 
 
@@ -126,7 +125,7 @@ def render(told: Tables) -> str:
     for section in told.sections:
         parts.append(f"\n## {section['title']}\n\n")
         parts.append(
-            _table(
+            table(
                 ("part", "in ares", "difference", "tests"),
                 (_source_row(row) for row in section["row"]),
             )
@@ -134,14 +133,12 @@ def render(told: Tables) -> str:
         if section["title"].startswith("The deliverable"):
             parts.append(f"{_PARAMETERS}\n")
             heads = ("variable", "published", "in ares", "difference")
-            parts.append(_table(heads, map(_parameter_row, told.parameters)))
+            parts.append(table(heads, map(_parameter_row, told.parameters)))
     parts.append(f"{_PACKAGES}\n")
     parts.append(
-        _table(("package", "installed", "reason", "used in"), map(_package_row, told.packages))
+        table(("package", "installed", "reason", "used in"), map(_package_row, told.packages))
     )
-    parts.append(f"{_LATER}\n")
-    heads = ("left by", "work", "in ares", "measured", "page and script")
-    parts.append(_table(heads, map(_later_row, told.later)))
+    parts.append(_LATER)
     return "".join(parts)
 
 
@@ -159,7 +156,7 @@ def _algorithm(algorithm: Row, told: Tables) -> str:
             _names(each.place for each in closest(told.tests, number, lines)),
         ]
         rows.append(cells)
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _told(how: str | list[str], why: str) -> str:
@@ -211,23 +208,12 @@ def _package_row(row: Row) -> list[str]:
     ]
 
 
-def _later_row(row: Row) -> list[str]:
-    said = row["said"].replace(" | ", ", ")
-    script = f", `{row['script']}`" if "script" in row else ""
-    return [
-        row["source"],
-        row["left"],
-        row["here"],
-        f"“{said}”" + (f" ({row['reading']})" if "reading" in row else ""),
-        f"[{row['page']}]({row['page']}){script}",
-    ]
-
-
 def _names(names: Iterable[str]) -> str:
     return "<br>".join(f"`{name}`" for name in dict.fromkeys(names))
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of Markdown."""
     heads = list(heads)
     made = [heads, ["---"] * len(heads), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in made)
