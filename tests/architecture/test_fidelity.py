@@ -1,18 +1,22 @@
 """docs/fidelity.md and docs/left-for-later.md: generated, about lines and figures that exist."""
 
 import copy
+import re
+from collections import Counter
 
 import pytest
 
-from tests.fidelity.citations import Citation, citations
+from ares.testing import published
+from tests.fidelity.citations import TRANSCRIPTION, Citation, citations
 from tests.fidelity.fidelity_faults import (
     STATEMENT_LINES,
     algorithm_faults,
     citation_faults,
+    exists,
     package_faults,
     source_faults,
 )
-from tests.fidelity.fidelity_page import FIDELITY_PAGE, Tables, render, tables
+from tests.fidelity.fidelity_page import FIDELITY_PAGE, ROOT, Tables, lines_of, render, tables
 from tests.fidelity.later_page import LATER_PAGE, quotation_faults, render_later
 
 CHECKS = (algorithm_faults, citation_faults, source_faults, package_faults, quotation_faults)
@@ -32,6 +36,35 @@ def test_the_page_is_the_generated_one(told):
     assert FIDELITY_PAGE.read_text(encoding="utf-8") == render(told), (
         "run python -m tests.fidelity.fidelity_page > docs/fidelity.md"
     )
+
+
+_INDEXED = re.compile(r"(\d):([\d, -]+)")
+
+
+def index_of_the_transcription():
+    """Yield the rows of the package's index: an algorithm, its lines, and the place."""
+    for row in re.findall(r"^\| (\d:.*) \| (.*) \|$", published.__doc__, re.MULTILINE):
+        lines, places = (cell.split("; ") for cell in row)
+        assert len(lines) == len(places)
+        for told, place in zip(lines, places, strict=True):
+            algorithm, numbers = _INDEXED.fullmatch(told).groups()
+            yield int(algorithm), lines_of(numbers), place
+
+
+def test_the_index_of_the_transcription_has_every_line_once_and_where_it_is(told):
+    indexed = Counter()
+    for algorithm, lines, place in index_of_the_transcription():
+        indexed.update((algorithm, line) for line in lines)
+        file = f"{TRANSCRIPTION}/{place}"
+        assert exists(file, ROOT)
+        cited = [each for each in told.transcription if each.place == file]
+        held = {line for each in cited for line in range(each.first, each.last + 1)}
+        assert held & set(lines), f"{place} cites no line of Alg. {algorithm}: {lines}"
+    assert indexed == {
+        (algorithm["number"], line): 1
+        for algorithm in told.algorithms
+        for line in range(1, algorithm["lines"] + 1)
+    }
 
 
 def test_the_page_of_work_left_for_later_is_the_generated_one(told):

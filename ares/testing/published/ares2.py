@@ -19,7 +19,6 @@ from ares.model.messages import CollectConfig
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import Value
 from ares.testing.published.ares_2022 import AresClient, maximum
-from ares.testing.published.data_access import Found
 
 
 class Ares2Switches(Struct, frozen=True):
@@ -67,14 +66,14 @@ class Ares2Client(AresClient):
         """Return the maximum pair (Alg. 1:33-39)."""
         if not self.piggyback:
             return (yield from super().ask_data(object))  # Alg. 1:32
-        pairs: list[Found] = []
+        max_pair = maximum([])
         cs: Successor | None = self.cseq[self.mu]  # Alg. 1:33-34
         while cs is not None:  # Alg. 1:35
             c = cs.configuration
             pair, found = yield from self.dap(c).get_data(object)  # Alg. 1:36
-            pairs.append(pair)
+            max_pair = maximum([max_pair, pair])  # Alg. 1:37
             cs = yield from self.find_next_config(c, found)  # Alg. 1:38
-        return maximum(pairs)  # Alg. 1:37
+        return max_pair
 
     @phase(PHASE_2)
     def put(self, object: ObjectName, tau: Tag, v: Value) -> Operation[None]:

@@ -107,12 +107,12 @@ class AresClient:
     @phase(PHASE_1)
     def ask_data(self, object: ObjectName) -> Operation[tuple[Tag, Value]]:
         """Return the maximum pair of all configurations."""
-        pairs: list[Found] = []
+        max_pair = maximum([])
         yield from self.read_config()  # Alg. 1:32
         for i in self.indices(self.mu):
             pair, _ = yield from self.dap(self.cseq[i].configuration).get_data(object)
-            pairs.append(pair)
-        return maximum(pairs)  # Alg. 1:37
+            max_pair = maximum([max_pair, pair])  # Alg. 1:37
+        return max_pair
 
     @phase(PHASE_2)
     def put(self, object: ObjectName, tau: Tag, v: Value) -> Operation[None]:
@@ -226,7 +226,7 @@ class AresClient:
         yield from ()
 
 
-def maximum(pairs: list[Found]) -> tuple[Tag, Value]:
+def maximum(pairs: Sequence[Found]) -> tuple[Tag, Value]:
     """Return the pair with the highest tag, of the pairs with a value (Alg. 1:37).
 
     Bottom cannot be encoded for put-data: Alg. 5:34 is read as line 1:37, which leaves bottom out.
