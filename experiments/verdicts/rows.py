@@ -284,6 +284,8 @@ def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Figu
         parameters = parameters_of(run) | {
             name: point[name] for name in ("clients", "mode", "read_share")
         }
+        if "parallel" in parameters:  # it makes as many clients
+            del parameters["clients"]
         others = json.loads(point["figures"] or "{}")
         for op in ("all", "read", "write"):
             figures = others | {name: point[name] for name in ("per_s", "kept", "longest_pause_s")}
