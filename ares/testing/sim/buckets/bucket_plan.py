@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.testing.sim.plan import Chances, PlannedFault, SimWish
+from ares.testing.sim.plan import Chances, PlannedFault, SimPlan, SimWish
 from ares.testing.sim.shared_log.log_plan import LogPlan
 
 BLOB_SERVERS = 5
@@ -114,6 +114,15 @@ class BucketPlan(Struct, frozen=True):
         return LogPlan(
             *("bucket", self.seed, len(BUCKET_LOG_SERVERS), self.chain, self.chances, (), (), None),
             timeout_s=1.0,
+        )
+
+    @property
+    def of_blobs(self) -> SimPlan:
+        """Return the plan of the servers of blobs, without clients of their own."""
+        return SimPlan(
+            *("bucket", self.seed, BLOB_SERVERS, self.initial, self.chances, (), ()),
+            chaos_s=self.chaos_s,
+            ahead=self.seed % 3 == 0,
         )
 
 

@@ -64,7 +64,7 @@ class BlobHalf:
     """The servers of blobs, and the clients that move the blobs."""
 
     def __init__(self, run: "SimBucketRun", places: SinglePlaces) -> None:
-        self.plan: Any = BlobMoves()
+        self.plan = run.plan.of_blobs
         self.world = run.world
         self.consensus = run.consensus
         self.consult = run.consult
@@ -80,12 +80,6 @@ class BlobHalf:
             )
             for number in range(BLOB_SERVERS)
         ]
-
-
-class BlobMoves:
-    """The part of a plan for clients that move blobs."""
-
-    transfer = "client"
 
 
 class SimBucketRun:
