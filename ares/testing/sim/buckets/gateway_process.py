@@ -54,7 +54,10 @@ BEAT_S, SILENCE_S = 0.2, 1.2
 EFFECT_PATIENCE_S = 3.0
 """Seconds that a request waits for one of its effects; then its user is told nothing."""
 
-APPEND_PATIENCE_S = 0.4
+APPEND_PATIENCE_S = 0.2
+SLOW_READERS, SLOW_READ_S = 0.25, 1.5
+"""Share of fetches that wait for a user who reads slowly, and the longest wait."""
+
 LASTING_S = 100_000.0
 
 
@@ -335,7 +338,9 @@ class GatewayProcess:
                         self._run.oracle.missing(number, blob)
                     failed(data, error)
 
-                self._fetch(blob, fetched)
+                rng = self._world.rng
+                slow = rng.random() < SLOW_READERS and not self._run.consensus.healed
+                self._later(rng.random() * SLOW_READ_S * slow, self._fetch, blob, fetched)
             case Commit(command):
                 checked = task.session.checked_at(command.number)
                 self._run.oracle.checked(command, checked)
