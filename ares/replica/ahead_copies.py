@@ -60,9 +60,10 @@ class AheadCopies:
         return sum(copies.bytes for copies in self._of.values())
 
     def hold(self, put: PutAhead) -> bool:
-        """Hold a copy, in place of an earlier copy of the object; return False without room.
+        """Hold a copy, in place of a copy of a lower version; return False without room.
 
-        An element is verified when it is adopted. Only its memory counts here.
+        A late copy of a lower version is of no use, and counts as held. An element is verified when
+        it is adopted. Only its memory counts here.
         """
         element = put.element
         if not is_object_name(put.object) or is_in_crumbs(element):
@@ -73,6 +74,8 @@ class AheadCopies:
             return False
         size = _bytes_of(put.object, element)
         before = None if copies is None else copies.elements.get(put.object)
+        if before is not None and before[0] > put.tag:
+            return True
         more = size - (0 if before is None else before[2])
         if self.bytes + more > AHEAD_BYTES_MAX:
             return False
