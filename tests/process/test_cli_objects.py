@@ -162,7 +162,7 @@ def test_a_reconfiguration_shows_itself_first_and_a_new_domain_takes_after_it(mo
     assert "EC n=4 k=2" in dry
     assert "nothing was changed" in dry
     assert cli.json("stat", "k")["index"] == 0
-    [moved] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3")["domains"]
+    [moved] = cli.json("--ahead", "reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3")["domains"]
     assert (moved["ours"], moved["moved"], moved["bytes"], moved["after"]["index"]) == (
         True,
         1,

@@ -67,6 +67,7 @@ def test_a_reconfiguration_is_found_by_readers(cli: Cli, keys: dict[str, str]) -
     cli.ok(
         "--key",
         keys["reconfigure"],
+        "--ahead",
         "reconfig",
         "--dap",
         "ec",
