@@ -22,6 +22,7 @@ from msgspec import Meta, Struct
 
 from ares.model.errors import AresError, BadInput, ConfigurationRefused
 from ares.model.identity import (
+    CONFIGURATION_ID_BYTES,
     DEFAULT_DOMAIN,
     DOMAIN_BYTES_MAX,
     ConfigurationId,
@@ -256,7 +257,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         if self.dap == "chain":
             content += (self.start,)
         return ConfigurationId(
-            hashlib.blake2b(msgspec.msgpack.encode(content), digest_size=16).digest()
+            hashlib.blake2b(
+                msgspec.msgpack.encode(content), digest_size=CONFIGURATION_ID_BYTES
+            ).digest()
         )
 
     @property

@@ -17,6 +17,7 @@ DomainName = NewType("DomainName", str)
 """A set of objects which share a configuration sequence (paper: D)."""
 
 ConfigurationId = NewType("ConfigurationId", bytes)
+CONFIGURATION_ID_BYTES = 16
 """Digest of a configuration's domain, index and content: two different configurations never share
 an id.
 """

@@ -18,7 +18,13 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration
 from ares.model.element import Element, is_in_crumbs
-from ares.model.identity import ConfigurationId, DomainName, ObjectName, is_object_name
+from ares.model.identity import (
+    CONFIGURATION_ID_BYTES,
+    ConfigurationId,
+    DomainName,
+    ObjectName,
+    is_object_name,
+)
 from ares.model.messages import PutAhead
 from ares.model.tag import Tag
 from ares.replica.facts import CHARACTER_BYTES_MAX
@@ -30,7 +36,7 @@ AHEAD_ENTRY_BYTES = 512
 """Bytes counted for a copy beside its data and name: the memory of its entry and parts."""
 
 AHEAD_CONFIGURATIONS_MAX = 16
-"""Configurations with copies at a server."""
+"""Configurations with copies at a server; one more takes the place of the longest unasked one."""
 
 AHEAD_HELD_S = 120.0
 """Seconds from the last request about a configuration until its copies are dropped."""
@@ -66,11 +72,15 @@ class AheadCopies:
         it is adopted. Only its memory counts here.
         """
         element = put.element
-        if not is_object_name(put.object) or is_in_crumbs(element):
+        if (
+            len(put.configuration) != CONFIGURATION_ID_BYTES
+            or not is_object_name(put.object)
+            or is_in_crumbs(element)
+        ):
             return False
         self.expire()
         copies = self._of.get(put.configuration)
-        if copies is None and len(self._of) >= AHEAD_CONFIGURATIONS_MAX:
+        if copies is not None and (copies.domain, copies.index) != (put.domain, put.index):
             return False
         size = _bytes_of(put.object, element)
         before = None if copies is None else copies.elements.get(put.object)
@@ -80,6 +90,8 @@ class AheadCopies:
         if self.bytes + more > AHEAD_BYTES_MAX:
             return False
         if copies is None:
+            if len(self._of) >= AHEAD_CONFIGURATIONS_MAX:
+                del self._of[min(self._of, key=lambda id: self._of[id].asked_at)]
             copies = self._of[put.configuration] = _Copies(put.domain, put.index, 0.0)
         copies.elements[put.object] = (put.tag, element, size)
         copies.bytes += more

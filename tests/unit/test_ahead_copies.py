@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from ares.dap.coding import coding_for
 from ares.model.configuration import Configuration, Server, Status, Successor
@@ -199,8 +200,19 @@ def test_copies_are_bounded_in_bytes(monkeypatch):
 def test_the_configurations_with_copies_are_bounded():
     replica = server()
     places = [TARGET.at(f"domain{number}", 1, INITIAL.cluster_id) for number in range(20)]
-    held = [outcomes(replica.handle(copy(target=place))) == [DONE] for place in places]
-    assert held == [True] * AHEAD_CONFIGURATIONS_MAX + [False] * 4
+    assert [outcomes(replica.handle(copy(target=place))) for place in places] == [[DONE]] * 20
+    taken = [replica.ahead.take(place.id, "k", NEW) is not None for place in places]
+    assert taken == [False] * 4 + [True] * AHEAD_CONFIGURATIONS_MAX
+
+
+def test_ids_of_no_configuration_and_a_second_place_of_an_id_are_not_held():
+    replica = server()
+    put = copy()
+    for id in (b"", b"x" * 15, b"x" * 5_000_000):
+        assert outcomes(replica.handle(structs.replace(put, configuration=id))) == [MISSING]
+    assert outcomes(replica.handle(put)) == [DONE]
+    for other in (structs.replace(put, index=2), structs.replace(put, domain="photos")):
+        assert outcomes(replica.handle(other)) == [MISSING]
 
 
 def test_copies_are_dropped_after_some_time_without_a_request_about_them():
