@@ -7,29 +7,31 @@ successor, because no successor exists. The servers of the configuration that it
 the elements aside, under that configuration's id, and show them to nobody.
 
 *What the copies may miss.* A copy alone moves no object. A write may complete after the mover's
-read, and the proposal of another client may win. Nothing is therefore concluded from a copy, and
-the mover keeps no list of its copies. After the decision the mover lists the old configuration as
-always; each request carries the successor (R1). Let t be the highest tag listed of an object, over
-a quorum. Every version that completed in the old configuration without knowledge of the successor
-is in the listing: take the servers which stored the version, and were listed. Each of them stored
-it before the listing, hence lists it or a higher tag; or installed the successor first, and told
-the writer, who then writes to the new configuration. So no completed version that the move has to
-bring is above t. The mover asks the new servers to adopt exactly (object, t)
-(:meth:`ares.reconfig.mover.Mover._adopt`). A tag stands for one value, for ever: a server which
-holds a copy under t holds its element of that value, and stores it as if a PutData had brought it,
-durably, before it answers. With a quorum of such answers the version is where put-data would have
-put it. Otherwise (no copy, an older or a newer copy, too few servers) the object moves as without
-copies. Hence a lost, late or outdated copy costs time only, and a mover that finishes the work of
-another may use the other's copies. With EC, t may belong to a version that cannot be decoded. No
-mover could then have made a copy of it, and get-data decides about the object.
+read, and the proposal of another client may win. Nothing is therefore concluded from a copy: the
+mover remembers which versions it copied only to copy again what changed meanwhile. After the
+decision the mover lists the old configuration as always; each request carries the successor (R1).
+Let t be the highest tag listed of an object, over a quorum. Every version that completed in the old
+configuration without knowledge of the successor is in the listing: take the servers which stored
+the version, and were listed. Each of them stored it before the listing, hence lists it or a higher
+tag; or installed the successor first, and told the writer, who then writes to the new
+configuration. So no completed version that the move has to bring is above t. The mover asks the new
+servers to adopt exactly (object, t) (:meth:`ares.reconfig.mover.Mover._adopt`). A tag stands for
+one value, for ever: a server which holds a copy under t holds its element of that value, and stores
+it as if a PutData had brought it, durably, before it answers. With a quorum of such answers the
+version is where put-data would have put it. Otherwise (no copy, an older or a newer copy, too few
+servers) the object moves as without copies. Hence a lost, late or outdated copy costs time only,
+and a mover that finishes the work of another may use the other's copies. With EC, t may belong to a
+version that cannot be decoded. No mover could then have made a copy of it, and get-data decides
+about the object.
 
 Copies ahead are made only where one configuration is active. Listings of several configurations
 would have to be united in the order of rule R10.
 
 The time and the bytes of the phase are bounded: AHEAD_S, values of AHEAD_VALUE_BYTES_MAX, and the
 memory of the servers (ares/replica/ahead_copies.py). The end of the phase cancels the copies under
-way. If no quorum of the new servers answers, before or after the phase, the operation fails, and no
-configuration was proposed: users notice nothing.
+way. If no quorum of the new servers answers, with the identities of the configuration and with room
+on their disks, before or after the phase, the operation fails, and no configuration was proposed:
+users notice nothing.
 """
 
 from collections.abc import Mapping
@@ -40,8 +42,14 @@ from ares.dap.primitives import DataAccess, DataResult
 from ares.dap.reading import BRIEF
 from ares.engine.effects import Gather, Now, Operation, Pause, Report, Together
 from ares.engine.phases import phase
-from ares.model.configuration import Configuration, Successor
-from ares.model.errors import ElementRefused, Superseded, Undecodable
+from ares.model.configuration import Configuration, Server, Successor
+from ares.model.errors import (
+    ConfigurationRefused,
+    ElementRefused,
+    Superseded,
+    Unavailable,
+    Undecodable,
+)
 from ares.model.identity import NO_DOMAIN, CallId, ObjectName, ServerId
 from ares.model.messages import (
     AheadReply,
@@ -62,8 +70,8 @@ from ares.reconfig.throttle import ByteWindow, Window
 from ares.reconfig.traversal import detour
 from ares.reconfig.view import View
 
-AHEAD_S = 60.0
-"""Longest time of the phase."""
+AHEAD_S, END_LOOK_S = 60.0, 0.5
+"""Longest time of the phase, and the seconds between two looks whether it is over."""
 
 PASSES_MAX = 5
 CHANGED_SHARE = 0.01
@@ -78,6 +86,12 @@ AHEAD_VALUE_BYTES_MAX = 4 * MIB
 
 TAKERS_PATIENCE_S = 0.25
 """Seconds a quorum waits for further servers to say whether they take copies."""
+
+TAKERS_S = 1.0
+"""Seconds for a quorum to say so where copies are only a gain: during a move of another client."""
+
+PUT_AHEAD_S = 3.0
+"""Seconds for a quorum to take a copy; afterwards the phase ends."""
 
 ROOM_PAUSE_S = 0.02
 """Seconds between two attempts of a large value to get room on the link."""
@@ -120,8 +134,9 @@ class PlainReads(DataAccess):
 def copy_ahead(view: View, target: Configuration, manner: MoveOptions) -> Operation[Copied]:
     """Copy the domain's objects to the servers of ``target``, which is to be proposed next.
 
-    Nothing is copied if the switch is off, if an earlier move is unfinished, or if a server is of a
-    release without copies. Raises :class:`ares.Unavailable` if no quorum of the target answers;
+    Nothing is copied if the switch is off, if an earlier move is unfinished, or if too few servers
+    of the target are of a release with copies. Raises :class:`ares.Unavailable` if no quorum of the
+    target answers, and :class:`ares.ConfigurationRefused` if the answering servers cannot serve it;
     nothing was changed.
     """
     active = view.sequence.active
@@ -130,70 +145,118 @@ def copy_ahead(view: View, target: Configuration, manner: MoveOptions) -> Operat
     yield Report(Progress("copy-ahead"))
     source = active[0]
     try:
-        servers = yield from takers(target)
-        if len(servers) < target.quorum_size or not (yield from _all_take(source)):
+        servers = _takers(target, (yield from _able(target)))
+        if len(servers) < target.quorum_size:
             return NOT_COPIED
-        copier = AheadCopier(view, source, target, servers, manner)
+        reads = yield from _reads_of(view, source)
+        copier = AheadCopier(view, reads, target, servers, manner)
         yield from copier.run()
         # the proposal follows: from then on users need a quorum of the target
-        return Copied((yield from takers(target)), copier.bytes)
+        return Copied(_takers(target, (yield from _able(target))), copier.bytes)
     except Superseded as superseded:
         detour(view, superseded)
         return NOT_COPIED
 
 
-def takers(target: Configuration) -> Operation[tuple[ServerId, ...]]:
-    """Return the servers of ``target`` that are of a release with copies ahead.
+def adopters(target: Configuration) -> Operation[tuple[ServerId, ...]]:
+    """Return the servers of ``target``, decided already, which may hold copies of any client.
 
-    Waits for a quorum, and a little for the other servers. The configuration itself is not sent:
-    it may never be decided.
+    Copies are only a gain here: where no quorum answers soon, no server is asked to adopt.
     """
-    answers = yield from _described(target)
+    try:
+        return _takers(target, (yield from _described(target, TAKERS_S)))
+    except Unavailable:
+        return ()
+
+
+def _takers(target: Configuration, answers: Mapping[ServerId, Description]) -> tuple[ServerId, ...]:
+    """Return the answering members of a release with copies ahead."""
     return tuple(
         server.id
         for server in target.servers
-        if (found := answers.get(server.id)) is not None
-        and found.ahead
-        and found.identity == server.identity
+        if _is_member(server, answers.get(server.id)) and answers[server.id].ahead
     )
 
 
-def _all_take(source: Configuration) -> Operation[bool]:
-    """Return whether all answering servers of ``source`` are of a release with copies ahead."""
+def _able(target: Configuration) -> Operation[Mapping[ServerId, Description]]:
+    """Return the answers of ``target``'s servers, after a check that a quorum of it could serve.
+
+    A server may have lost its memory, or filled its disk, since the configuration was made. After a
+    decision for such servers every write would fail.
+    """
+    answers = yield from _described(target)
+    unable = {
+        server.id: "its disk is full" if _is_member(server, found) else "it lost its memory"
+        for server in target.servers
+        if (found := answers.get(server.id)) is not None
+        and not (_is_member(server, found) and _has_room(found))
+    }
+    if len(answers) - len(unable) < target.quorum_size:
+        raise ConfigurationRefused(
+            f"too few servers of {target.describe()} can serve it: "
+            f"{', '.join(f'{server} ({why})' for server, why in sorted(unable.items()))}. Nothing "
+            "was changed"
+        )
+    return answers
+
+
+def _is_member(server: Server, found: Description | None) -> bool:
+    return found is not None and found.identity == server.identity
+
+
+def _has_room(found: Description) -> bool:
+    return found.stored is None or not found.stored.full
+
+
+def _reads_of(view: View, source: Configuration) -> Operation[DataAccess]:
+    """Return primitives whose requests all servers of ``source`` can read.
+
+    A server which has not said its release may be of an earlier one, and refuse a whole batch with
+    a GetAhead. Plain requests count as a user's, and are as right.
+    """
     answers = yield from _described(source)
-    return all(found.ahead for found in answers.values())
+    if len(_takers(source, answers)) == source.n:
+        return PlainReads(source, view.readiness, view.coding)
+    return view.dap(source)
 
 
-def _described(configuration: Configuration) -> Operation[Mapping[ServerId, Description]]:
+def _described(
+    configuration: Configuration, give_up_s: float | None = None
+) -> Operation[Mapping[ServerId, Description]]:
+    """Return the descriptions of a quorum, and of further servers that answer soon.
+
+    The configuration itself is not sent: it may never be decided.
+    """
     answers: Mapping[ServerId, Description] = yield Gather(
         configuration.at(NO_DOMAIN, 0),
         Describe,
         "are you up",
         settled=lambda answers: len(answers) == configuration.n,
         patience_s=lambda *_: TAKERS_PATIENCE_S,
+        give_up_s=give_up_s,
         arguments=(True,),
     )
     return answers
 
 
 class AheadCopier:
-    """The copies from ``source`` to ``servers`` of ``target``. ``bytes``: copied so far.
+    """The copies by ``reads`` to ``servers`` of ``target``. ``bytes``: copied so far.
 
-    ``_held``: the versions of which a quorum holds copies. They tell a further pass what changed,
-    and nothing is concluded from them.
+    ``_looked``: the version of each object that was looked at, copied or not. It tells a further
+    pass what changed, and nothing is concluded from it. ``_held``: the objects with copies.
     """
 
     def __init__(
         self,
         view: View,
-        source: Configuration,
+        reads: DataAccess,
         target: Configuration,
         servers: tuple[ServerId, ...],
         manner: MoveOptions,
     ) -> None:
         self.bytes = 0
-        self._source, self._target, self._servers = source, target, servers
-        self._reads = PlainReads(source, view.readiness, view.coding)
+        self._source, self._target, self._servers = reads.configuration, target, servers
+        self._reads = reads
         self._puts = view.dap(target)
         self._roster = target.at(NO_DOMAIN, 0)
         self._positions = [target.server_ids.index(server) for server in servers]
@@ -202,7 +265,8 @@ class AheadCopier:
         self._window = Window(view.switches.batch)
         self._byte_window = ByteWindow()
         self._copied = self._seen = 0
-        self._held: dict[ObjectName, Tag] = {}
+        self._looked: dict[ObjectName, Tag] = {}
+        self._held: set[ObjectName] = set()
 
     @phase("CopyAhead")
     def run(self) -> Operation[None]:
@@ -213,7 +277,9 @@ class AheadCopier:
             return
 
     def _end_in_time(self) -> Operation[None]:
-        yield Pause(AHEAD_S)
+        began: float = yield Now()
+        while (yield Now()) < began + AHEAD_S:
+            yield Pause(END_LOOK_S)
         raise _PhaseOver
 
     def _copy_all(self) -> Operation[None]:
@@ -236,7 +302,7 @@ class AheadCopier:
             changed = [
                 name
                 for name, listed in page.objects.items()
-                if max(entry.tag for entry in listed) != self._held.get(name)
+                if max(entry.tag for entry in listed) != self._looked.get(name)
             ]
             yield Together(map(self._copy, changed), self._window)
             after = page.after
@@ -264,6 +330,9 @@ class AheadCopier:
         now: float = yield Now()
         self._window.took(now - began)
         self._byte_window.took(self._source.index, now - began, now)
+        if found.successor is not None:  # the proposal of another client was decided
+            raise _PhaseOver
+        self._looked[object] = found.tag
         if found.tag == TAG_ZERO:
             return
         if found.value is WITHHELD:
@@ -295,18 +364,25 @@ class AheadCopier:
         """Send a version's elements to the servers; end the phase where too few have room."""
         assert found.value is not WITHHELD
         elements = self._puts.elements(object, found.tag, found.value)
-        answers: Mapping[ServerId, AheadReply] = yield Gather(
-            self._roster,
-            self._copies,
-            "copy-ahead",
-            to=self._servers,
-            needed=self._target.quorum_size,
-            arguments=(object, found.tag, elements),
-        )
+        try:
+            answers: Mapping[ServerId, AheadReply] = yield Gather(
+                self._roster,
+                self._copies,
+                "copy-ahead",
+                to=self._servers,
+                needed=self._target.quorum_size,
+                give_up_s=PUT_AHEAD_S,
+                arguments=(object, found.tag, elements),
+            )
+        except ElementRefused:
+            raise
+        except Unavailable as error:  # a look at all servers follows
+            raise _PhaseOver from error
         missing = sum(reply.outcomes[:1] != _HELD for reply in answers.values())
         if len(self._servers) - missing < self._target.quorum_size:
             raise _PhaseOver
-        self._held[object] = found.tag
+        self._looked[object] = found.tag
+        self._held.add(object)
         self._copied += 1
         self.bytes += max(found.length, 0)
         held = len(self._held)

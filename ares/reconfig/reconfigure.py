@@ -32,7 +32,7 @@ from ares.model.errors import (
 )
 from ares.model.identity import ObjectName
 from ares.model.messages import CollectConfig, Decided, Finalize
-from ares.reconfig.copy_ahead import NOT_COPIED, Copied, copy_ahead, takers
+from ares.reconfig.copy_ahead import NOT_COPIED, Copied, adopters, copy_ahead
 from ares.reconfig.mover import USUAL_MANNER, MoveOptions, Mover, Progress
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
@@ -119,8 +119,8 @@ def install(
         yield from announce_successor(view, target)
         if copied is not None:
             mover.adopters = copied.servers
-        elif view.switches.ahead:
-            mover.adopters = yield from takers(target)
+        elif view.switches.ahead and len(view.sequence.active) == 2:
+            mover.adopters = yield from adopters(target)
         yield from mover.update_config()
         if mover.stuck:
             raise ObjectsStuck(view.domain, mover.stuck)

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ares.model.codec import decode
 from ares.model.configuration import Configuration
-from ares.model.errors import Unavailable
-from ares.model.identity import DEFAULT_DOMAIN, ObjectName
+from ares.model.errors import ConfigurationRefused, Unavailable
+from ares.model.identity import DEFAULT_DOMAIN, ObjectName, ServerId
 from ares.model.messages import (
     Ack,
     Adopt,
@@ -17,6 +18,7 @@ from ares.model.messages import (
     DataReply,
     Describe,
     Description,
+    DiskUsage,
     GetAhead,
     GetData,
     ListObjects,
@@ -32,6 +34,7 @@ from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
 from ares.replica import ahead_copies
+from ares.replica.replica import Replica
 from tests.protocol.protocol_world import ProtocolClient, ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))
@@ -253,12 +256,87 @@ def of_an_earlier_release(world: ProtocolWorld, *names: str) -> None:
         replica.handle = earlier
 
 
+def test_a_source_that_may_be_of_an_earlier_release_gets_plain_requests():
+    world, _, mover, traffic = world_of(ABD)
+    world.down = {"s2"}
+    assert mover.run(reconfigure(mover.view, TO_ABD)).moved == len(NAMES)
+    assert traffic.of(GetAhead) == traffic.of(PutData) == []
+    assert {message.successor for message in traffic.of(GetData)} == {None}
+
+
+@pytest.mark.parametrize("when", [Describe, PutAhead])
+@pytest.mark.parametrize("what", ["memory", "disk"])
+def test_servers_that_could_not_serve_the_target_are_not_proposed(when, what):
+    """The servers lose their memory, or fill their disks, before or during the copies."""
+    world, writer, mover, traffic = world_of(ABD)
+    changed = []
+
+    def fail(source: Any, target: Any, message: AnyMessage) -> None:
+        traffic._see(source, target, message)
+        if isinstance(message, when) and not changed:
+            changed.append(True)
+            for name in ("s5", "s6"):
+                if what == "memory":
+                    world.replicas[name] = Replica(ServerId(name), "f" * 32, world.initial)
+                else:
+                    full_disk(world, name)
+
+    world.watch = fail
+    with pytest.raises(ConfigurationRefused, match="Nothing was changed"):
+        mover.run(reconfigure(mover.view, TO_ABD))
+    assert not traffic.decided
+    writer.run(write(writer.view, NAMES[0], b"on it goes"))
+
+
+def full_disk(world: ProtocolWorld, name: str) -> None:
+    """Make a server describe its disk as full."""
+    replica = world.replicas[name]
+    handle = replica.handle
+
+    def full(request: Any) -> Any:
+        reply = handle(request)
+        if isinstance(reply, Description):
+            return structs.replace(reply, stored=DiskUsage(1, 1, full=True))
+        return reply
+
+    replica.handle = full
+
+
+def test_a_taker_that_crashes_ends_the_copies_and_not_the_move():
+    """Two of three servers take copies; one of them crashes, and the third serves."""
+    world, _, mover, traffic = world_of(ABD)
+    of_an_earlier_release(world, "s7")
+
+    def crash(source: Any, target: Any, message: AnyMessage) -> None:
+        traffic._see(source, target, message)
+        if len(traffic.of(AheadReply)) == 4:
+            world.down = {"s6"}
+
+    world.watch = crash
+    result = mover.run(reconfigure(mover.view, TO_ABD), timeout_s=30)
+    assert (result.ours, result.moved, traffic.of(Adopt)) == (True, len(NAMES), [])
+    assert world.now < 10
+
+
+def test_a_finisher_needs_no_server_to_say_whether_it_has_copies():
+    world, _, dying, traffic = world_of(ABD)
+    dying.start(reconfigure(dying.view, TO_EC))
+    world.until(lambda: traffic.of(ListObjects, decided=True) != [])
+    dying.dead = True
+    finisher = world.client(AHEAD)
+    world.hold = lambda source, target, message: isinstance(message, Describe)
+    result = finisher.run(reconfigure(finisher.view, TO_EC), timeout_s=20)
+    assert (result.ours, result.moved + result.skipped) == (True, len(NAMES))
+    assert world.now < 10
+
+
 @pytest.mark.parametrize(
     ("earlier", "copies"),
     [
         (["s5"], True),
         (["s5", "s6"], False),
-        (["s0"], False),
+        (["s0"], True),
+        (["s0", "s1", "s2"], True),
         (["s0", "s1", "s2", "s5", "s6", "s7"], False),
     ],
 )
@@ -306,6 +384,7 @@ def test_copies_of_a_proposal_that_lost_are_dropped_and_nothing_of_them_is_used(
     result = pending.result()
     assert (result.ours, result.configuration.same_content(other)) == (False, True)
     assert traffic.of(Adopt) == []
+    assert len({message.object for message in traffic.of(GetAhead)}) < len(NAMES), "it stops"
     while world.step():
         pass
     loser = TO_ABD.at(DEFAULT_DOMAIN, 1, world.initial.id)
