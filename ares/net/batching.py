@@ -45,6 +45,7 @@ from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     AnyMessage,
     DataReply,
+    GetAhead,
     GetData,
     GetTag,
     ListReply,
@@ -206,7 +207,7 @@ class PeerQueue:
     def _place(self, message: AnyMessage) -> tuple[dict[Hashable, AnyMessage], Hashable]:
         """Return the queue of a message, and the message's key in the queue."""
         match message:
-            case PutData() | PutAhead() | GetData() | GetTag() | QueryList():
+            case PutData() | PutAhead() | GetData() | GetAhead() | GetTag() | QueryList():
                 key = type(message), message.call, message.configuration, message.object
                 return self.large if is_large(message) else self.small, key
         self._count += 1

@@ -382,9 +382,8 @@ class RoundWorker:
         assert isinstance(work.store, AresStore)
         settings = Settings.load(work.store.file)
         on = () if work.protocol == "ABD" else work.parameters.switches
-        switches = {
-            name: name in on for name in ("piggyback", "gc", "batch", "fast_read", "optimised")
-        }
+        names = ("piggyback", "gc", "batch", "fast_read", "optimised", "ahead")
+        switches = {name: name in on for name in names}
         if work.protocol == "ABD":
             switches |= {"piggyback": True, "optimised": False}
         return structs.replace(

@@ -58,7 +58,7 @@ def listings_before_the_decision() -> Any:
     return together(_noting(copied), patch.object(Mover, "_adopt", believe))
 
 
-def _unchecked(take: Callable[..., Any]) -> Any:
+def unchecked(take: Callable[..., Any]) -> Any:
     """Take copies by ``take``, and store them without the checks of a put."""
     put = ConfigurationState.put
 
@@ -80,7 +80,7 @@ def copies_of_the_loser() -> Any:
                 return held[1]
         return None
 
-    return together(_unchecked(take_any), patch.object(AheadCopies, "keep_only", lambda *_: None))
+    return together(unchecked(take_any), patch.object(AheadCopies, "keep_only", lambda *_: None))
 
 
 def copies_under_any_tag() -> Any:
@@ -91,7 +91,7 @@ def copies_under_any_tag() -> Any:
         held = None if copies is None else copies.elements.get(object)
         return None if held is None else held[1]
 
-    return _unchecked(take_any)
+    return unchecked(take_any)
 
 
 AHEAD_CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {

@@ -2,8 +2,10 @@
 
 import pytest
 
+from ares.replica.ahead_copies import AheadCopies
 from ares.testing.sim.plan import draw
 from ares.testing.sim.run import run_plan
+from tests.simulation.ahead_controls import unchecked
 from tests.simulation.controls import CONTROLS, consensus_that_decides_twice, hunt
 from tests.simulation.coverable_controls import puts_remembered_for_every_configuration
 from tests.simulation.test_log_controls import LOG_VARIANTS, RUNS_MAX
@@ -36,6 +38,12 @@ FIRST = {
 def test_a_broken_variant_is_caught(name):
     caught = next(hunt(name, FIRST.get(name, 0), RUNS_MAX), None)
     assert caught is not None, f"{name}: {RUNS_MAX} runs noticed nothing"
+
+
+def test_copies_without_the_checks_of_a_put_break_nothing_by_themselves():
+    """The baseline of the controls which give servers wrong copies."""
+    with unchecked(AheadCopies.take):
+        assert [seed for seed in range(60) if run_plan(draw(seed, "ahead")).violation] == []
 
 
 def test_with_r2_a_consensus_service_that_decides_twice_breaks_no_promise_to_readers_and_writers():
