@@ -13,6 +13,8 @@ use std::hash::BuildHasher;
 use std::mem;
 
 const SLAB_ROWS: usize = 1024;
+/// Up to so many older versions, no room is kept for more.
+const FEW_VERSIONS: usize = 8;
 
 /// A version without its data. `place`: of its record in the journal. `is_bare`: the element has no
 /// part.
@@ -209,26 +211,27 @@ impl Row {
             Ok(_) => return Inserted::Held,
             Err(position) => position,
         };
-        let count = self.count();
         if position >= capacity {
             return Inserted::Below;
         }
-        if position > 0 {
-            let more = self.more.get_or_insert_default();
-            more.older.insert(position - 1, (version, content.into()));
-        } else if self.has_versions && capacity > 1 {
-            let newest = self.take_newest();
-            self.more.get_or_insert_default().older.push_front(newest);
-            self.set_newest(version, content);
-        } else {
+        if !self.has_versions || capacity == 1 {
             let lost = self.version(0).map(|(version, held)| (held.size(), *version));
             self.set_newest(version, content);
             return Inserted::Stored(lost);
         }
-        if count < capacity {
-            return Inserted::Stored(None);
+        let is_full = self.count() == capacity;
+        let newest = if position == 0 { Some(self.take_newest()) } else { None };
+        let older = &mut self.more.get_or_insert_default().older;
+        let lost = if is_full { older.pop_back() } else { None };
+        if older.len() < FEW_VERSIONS {
+            older.reserve_exact(1);
         }
-        let lost = self.more.as_mut().and_then(|more| more.older.pop_back());
+        if let Some(newest) = newest {
+            older.push_front(newest);
+            self.set_newest(version, content);
+        } else {
+            older.insert(position - 1, (version, content.into()));
+        }
         Inserted::Stored(lost.map(|(version, apart)| {
             let size = match apart {
                 Apart::Small(data) => data.len(),
