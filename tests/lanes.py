@@ -20,7 +20,8 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     ),
     "paper": (),
     "property": (
-        *("test_compiled_client.py", "test_replay_properties.py", "test_table_properties.py"),
+        *("test_compiled_client.py", "test_replay_properties.py"),
+        *("test_replica_properties.py", "test_table_properties.py"),
     ),
     "protocol": (),
     "results": (),
@@ -29,9 +30,9 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "transport": ("test_turns.py",),
     "unit": (
         *("test_ahead_copies.py", "test_blocking.py", "test_domain_locator.py"),
-        *("test_object_table.py", "test_query_list.py"),
-        *("test_settings_options.py", "test_storage_server.py", "test_usage_counts.py"),
-        "test_value_bounds.py",
+        *("test_object_table.py", "test_peers_bounds.py", "test_query_list.py", "test_replica.py"),
+        *("test_settings_options.py", "test_storage_server.py", "test_tag_bounds.py"),
+        *("test_usage_counts.py", "test_value_bounds.py"),
     ),
     "verify": (),
 }

@@ -465,12 +465,9 @@ class ConfigurationState:
         return len(left), tuple(filter(self._is_left_behind, islice(left, LEFT_NAMED_MAX)))
 
     def _is_left_behind(self, name: ObjectName) -> bool:
-        versions = self.objects.get(name)
-        return (
-            versions is not None
-            and bool(versions.entries)
-            and versions.entries[0][1].length == LEFT_LENGTH
-        )
+        newest = self.objects.newest(name)
+        held = None if newest is None else self.objects.version(name, newest)
+        return held is not None and held[1].length == LEFT_LENGTH
 
     # -- the journal -------------------------------------------------------------------------------
 
@@ -510,8 +507,8 @@ class ConfigurationState:
         )
 
     def _trimmed(self, object: ObjectName) -> Tag:
-        versions = self.objects.get(object)
-        return TAG_ZERO if versions is None else versions.trimmed
+        trimmed = self.objects.trimmed(object)
+        return TAG_ZERO if trimmed is None else trimmed[0]
 
     def move(self, fact: PutData | TagsTrimmed, place: int) -> None:
         """Record ``place`` as the journal's place of ``fact``, which is held.

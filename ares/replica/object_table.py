@@ -50,6 +50,10 @@ class PythonObjectTable:
         position = None if versions is None else versions.position(tag)
         return None if versions is None or position is None else versions.entries[position]
 
+    def trimmed(self, object: ObjectName) -> tuple[Tag, int] | None:
+        versions = self.lists.get(object)
+        return None if versions is None else (versions.trimmed, versions.trimmed_place)
+
     def is_below(self, object: ObjectName, tag: Tag) -> bool:
         versions = self.lists.get(object)
         return (
@@ -151,7 +155,9 @@ class PythonObjectTable:
         versions = self.lists.get(object)
         position = None if versions is None else versions.position(tag)
         if versions is not None and position is not None:
-            versions.entries[position] = (tag, element, versions.entries[position][2])
+            _, old, place = versions.entries[position]
+            versions.entries[position] = (tag, element, place)
+            self.bytes += element.size - old.size
 
     def clear(self) -> None:
         self.elements = self.bytes = 0

@@ -38,7 +38,9 @@ class PutEffect(enum.IntEnum):
 class ObjectTable(Protocol):
     """The Lists of a configuration, by object.
 
-    A List which :meth:`get` returns is for reading, and may change with the table.
+    A List which :meth:`get` returns is for reading, and may change with the table. To get a List
+    may take time for each of its versions. Only the thread of the event loop uses a table, and
+    nothing that a table calls uses the table.
     """
 
     @property
@@ -65,6 +67,9 @@ class ObjectTable(Protocol):
 
     def version(self, object: ObjectName, tag: Tag) -> Entry | None:
         """Return the held version with this tag."""
+
+    def trimmed(self, object: ObjectName) -> tuple[Tag, int] | None:
+        """Return the highest dropped tag (t0 if none) and its place, or None without a List."""
 
     def is_below(self, object: ObjectName, tag: Tag) -> bool:
         """Return whether the List is full, and ``tag`` is lower than all its tags."""

@@ -406,6 +406,10 @@ class Replica:
             self._homeless.setdefault(id, []).append((body, place))
         return unknown is not None
 
+    def _replayed(self, body: memoryview, place: int, only: ConfigurationId) -> bool:
+        replay = self._parts.replay
+        return replay is not None and replay(self._hosted, body, place, only) is not None
+
     def _restore_pointed(self, fact: ConfigurationRecord, place: int) -> None:
         refused = self.introduce(fact.configuration)
         if refused is not None:
@@ -430,8 +434,10 @@ class Replica:
         for waiting, its_place in self._homeless.pop(fact.configuration.id, []):
             if not isinstance(waiting, memoryview):
                 self.restore(waiting, its_place)
-            elif self._parts.replay is not None:
-                self._parts.replay(self._hosted, waiting, its_place, fact.configuration.id)
+            elif not self._replayed(waiting, its_place, fact.configuration.id):
+                raise StoreDamaged(
+                    f"of {self.server}", f"a batch of place {its_place} cannot be joined again"
+                )
 
     def restored(self) -> None:
         """End the restoring after the last fact.
@@ -469,10 +475,7 @@ class Replica:
             return None
         held = hosting.objects.version(fact.object, fact.tag)
         if held is None:
-            versions = hosting.objects.get(fact.object)
-            is_told_here = versions is not None and (
-                versions.trimmed == fact.tag and versions.trimmed_place == place
-            )
+            is_told_here = hosting.objects.trimmed(fact.object) == (fact.tag, place)
             return TagsTrimmed(fact.configuration, fact.object, fact.tag) if is_told_here else None
         if not isinstance(fact, PutData) or held[2] != place:
             return None

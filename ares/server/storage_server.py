@@ -227,6 +227,8 @@ class StorageServer:
         self._reclaiming = SpaceReclaimer(replica, self._journal, parts.limits)
         self._batch_s = self._commit_begun_s = 0.0
         self._commits_s = Histogram(DISK_S_BUCKETS) if replica.journaled else None
+        if replica.has_dropped:  # in an earlier life
+            self._release_soon()
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ impl Known {
         let hosting = hosted.get_item(&id)?.ok_or(Unusual::Left)?;
         Ok(Known {
             id: id.unbind(),
-            table: hosting.getattr("objects")?.cast_into()?.unbind(),
+            table: hosting.getattr("objects")?.cast_into().map_err(PyErr::from)?.unbind(),
             index: hosting.getattr("element_index")?.extract()?,
             capacity: hosting.getattr("capacity")?.extract()?,
             k: hosting.getattr("configuration")?.getattr("k")?.extract()?,

@@ -10,9 +10,12 @@ use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::collections::HashMap;
 
 /// A fact has the configuration's id, a name and a tag at least.
 const FACT_BYTES_MIN: usize = 32;
+/// Most configurations that a batch waits for.
+const UNKNOWN_MAX: usize = 8;
 
 struct Fact<'a> {
     configuration: &'a [u8],
@@ -58,7 +61,6 @@ fn usual_fact<'a>(cursor: &mut Cursor<'a>) -> Option<Fact<'a>> {
 
 /// A configuration that is hosted, and its table; None if the table was collected.
 struct Home<'py> {
-    id: Vec<u8>,
     table: Option<PyRefMut<'py, ObjectTable>>,
     follows: bool,
     account: Option<Account>,
@@ -74,7 +76,7 @@ impl<'py> Home<'py> {
         let account = table.account();
         let is_collected = hosting.getattr(intern!(py, "collected"))?.is_truthy()?;
         let table = Some(table).filter(|_| !is_collected);
-        Ok(Some(Home { id: id.to_vec(), table, follows, account }))
+        Ok(Some(Home { table, follows, account }))
     }
 
     /// `ConfigurationState.restore`
@@ -123,25 +125,22 @@ fn joined(
     let py = hosted.py();
     let mut facts = usual_facts(body).ok_or(Unusual::Left)?;
     facts.retain(|fact| only.is_none_or(|only| only == fact.configuration));
-    let (mut homes, mut unknown): (Vec<Home>, Vec<&[u8]>) = (Vec::new(), Vec::new());
-    let mut at = Vec::with_capacity(facts.len());
+    let mut homes: HashMap<&[u8], Option<Home>> = HashMap::new();
     for fact in &facts {
-        let seen = homes.iter().position(|home| home.id == fact.configuration);
-        if seen.is_none() && !unknown.contains(&fact.configuration) {
-            match Home::of(hosted, fact.configuration)? {
-                Some(home) => homes.push(home),
-                None => unknown.push(fact.configuration),
-            }
-        }
-        at.push(homes.iter().position(|home| home.id == fact.configuration));
-    }
-    usual(only.is_none() || unknown.is_empty())?;
-    for (fact, home) in facts.iter().zip(at) {
-        if let Some(home) = home {
-            homes[home].restore(fact, place);
+        if !homes.contains_key(fact.configuration) {
+            homes.insert(fact.configuration, Home::of(hosted, fact.configuration)?);
         }
     }
-    for home in &mut homes {
+    let unknown: Vec<&[u8]> =
+        homes.iter().filter(|(_, home)| home.is_none()).map(|(id, _)| *id).collect();
+    // each unknown configuration reads the batch again
+    usual(unknown.len() <= if only.is_some() { 0 } else { UNKNOWN_MAX })?;
+    for fact in &facts {
+        if let Some(Some(home)) = homes.get_mut(fact.configuration) {
+            home.restore(fact, place);
+        }
+    }
+    for home in homes.values_mut().flatten() {
         if let Some(table) = &home.table {
             table.settle(py, home.account.take())?;
         }

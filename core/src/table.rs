@@ -81,6 +81,14 @@ impl ObjectTable {
         (tag, element, version.place).into_pyobject(py).map(Some)
     }
 
+    fn trimmed<'py>(
+        &self,
+        object: &Bound<'py, PyString>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, u32)>> {
+        let Some(row) = self.row(object) else { return Ok(None) };
+        Ok(Some((python_tag(object.py(), row.trimmed)?, row.trimmed_place)))
+    }
+
     fn is_below(&self, object: &Bound<PyString>, tag: &Bound<PyAny>) -> bool {
         match (self.row(object), tag_of(tag)) {
             (Some(row), Ok(tag)) => row.is_below(tag, self.rows.capacity),

@@ -15,6 +15,7 @@ from ares.autopilot.lookout import Lookout
 from ares.autopilot.pilot import Autopilot
 from ares.client.manager import Manager
 from ares.cluster.tables import AutopilotSettings
+from ares.compiled import replica_parts
 from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
@@ -87,7 +88,9 @@ async def forget(cluster: InprocCluster, name: str, identity: str) -> None:
     listener = cluster.listeners[int(name[1:])]
     await listener.close()
     again = InprocListener(cluster.network, server.address)
-    await again.serve(StorageServer(Replica(server.id, identity, cluster.initial)).handle)
+    await again.serve(
+        StorageServer(Replica(server.id, identity, cluster.initial, parts=replica_parts())).handle
+    )
     cluster.listeners[int(name[1:])] = again
 
 
@@ -290,7 +293,7 @@ async def test_a_server_of_another_cluster_counts_as_absent(cluster: InprocClust
     await cluster.listeners[3].close()
     cluster.listeners[3] = InprocListener(cluster.network, server.address)
     await cluster.listeners[3].serve(
-        StorageServer(Replica(server.id, server.identity, other)).handle
+        StorageServer(Replica(server.id, server.identity, other, parts=replica_parts())).handle
     )
     async with Leaders(cluster).flying():
         cluster.stop("s2")

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.cluster.tables import AutopilotSettings
+from ares.compiled import replica_parts
 from ares.consensus.port import NoNotes
 from ares.model.configuration import Configuration
 from ares.model.errors import NotAuthorized
@@ -41,7 +42,7 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
     again = listener_at(server.address, guard.lock)
     await again.serve(
         StorageServer(
-            Replica(server.id, AGAIN, settings.initial),
+            Replica(server.id, AGAIN, settings.initial, parts=replica_parts()),
             parts=ServerParts(admission=guard.admission),
         ).handler
     )

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from ares.client.runner import ASKING, HINT_ATTEMPTS
+from ares.compiled import replica_parts
 from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration
 from ares.model.errors import (
@@ -224,7 +225,11 @@ async def forgotten(cluster, *names):
         await cluster.listeners[int(name[1:])].close()
         cluster.listeners[int(name[1:])] = InprocListener(cluster.network, server.address)
         await cluster.listeners[int(name[1:])].serve(
-            StorageServer(Replica(server.id, f"f{server.identity[1:]}", cluster.initial)).handler
+            StorageServer(
+                Replica(
+                    server.id, f"f{server.identity[1:]}", cluster.initial, parts=replica_parts()
+                )
+            ).handler
         )
 
 
@@ -359,7 +364,9 @@ async def test_servers_that_run_with_another_cluster_file_are_noticed_before_any
     for name in ("s4", "s5"):
         server = cluster.book[name]
         listener = InprocListener(cluster.network, server.address)
-        await listener.serve(StorageServer(Replica(server.id, server.identity, other)).handle)
+        await listener.serve(
+            StorageServer(Replica(server.id, server.identity, other, parts=replica_parts())).handle
+        )
         cluster.listeners.append(listener)
     store = cluster.manager()
     await store.write("key", b"v")

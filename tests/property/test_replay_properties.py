@@ -124,6 +124,15 @@ def test_usual_batches_are_joined_without_objects_of_their_facts():
     assert found == started((), journal)[0]
 
 
+def test_a_batch_that_waits_for_many_configurations_is_decoded_once():
+    waiting = [Configuration.abd(MEMBERS).at(f"d{number}", 0, C0.id) for number in range(9)]
+    puts = [PutData(1, each.id, "a", Tag(1, 1), Element(0, 1, 5, (b"x",))) for each in waiting]
+    records = [([ConfigurationRecord(each, None, False)], 1) for each in waiting]
+    for count, joined in ((8, 1), (9, 0)):
+        journal = [(puts[:count], 1), *records]
+        assert started((replica_parts(),), journal) == (started((), journal)[0], joined)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ares.compiled import replica_parts
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
@@ -161,7 +162,7 @@ def answered(replica, request):
 @settings(deadline=None, max_examples=150)
 @given(st.lists(likely, max_size=25))
 def test_invariants_hold_after_every_request(requests):
-    replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL)
+    replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, parts=replica_parts())
     before = state(replica)
     for request in requests:
         answered(replica, request)
@@ -173,7 +174,7 @@ def test_invariants_hold_after_every_request(requests):
 @settings(deadline=None, max_examples=150)
 @given(st.lists(requests_of_any_kind, max_size=5))
 def test_arbitrary_requests_are_answered(requests):
-    replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL)
+    replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, parts=replica_parts())
     for request in requests:
         answered(replica, request)
 
@@ -186,14 +187,14 @@ def test_a_put_of_arbitrary_numbers_is_answered():
     @settings(deadline=None, max_examples=200, database=None, report_multiple_bugs=False)
     @given(tags | any_tags, numbers_of_64_bits, st.sampled_from([ME, 0]))
     def is_answered(tag, length, index):
-        replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL)
+        replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, parts=replica_parts())
         answered(replica, PutData(1, INITIAL.id, "a", tag, Element(index, length, 0, (b"x",))))
 
     is_answered()
 
 
 def test_the_checks_reject_a_server_that_forgets():
-    replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL)
+    replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, parts=replica_parts())
     tag = Tag(2, 1)
     replica.handle(PutData(1, INITIAL.id, "a", tag, sealed(INITIAL.id, "a", tag, ME, 1, (b"x",))))
     before = state(replica)

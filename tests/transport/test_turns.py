@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from ares.compiled import replica_parts
 from ares.model.codec import PORTION_BYTES, Frame, decode_replies, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
@@ -442,7 +443,7 @@ def test_what_a_handler_does_not_take_is_for_the_next_turn(
 
 def crowded() -> Replica:
     """Return a replica with many domains, and more objects than a page, with the longest names."""
-    replica = Replica(ME.id, ME.identity, C0)
+    replica = Replica(ME.id, ME.identity, C0, parts=replica_parts())
     for number in range(PAGE_OBJECTS_MAX + 10):
         name, tag = ObjectName(f"{number:04d}".ljust(1024, "n")), Tag(1, TAG_ZERO.writer)
         assert isinstance(

@@ -93,7 +93,6 @@ def test_tags_are_ordered_by_number_and_by_writer(new_table):
             Element(0, 3, 1, (memoryview(b"abc"),)),
         ),
     ],
-    ids=repr,
 )
 def test_an_element_comes_back_as_it_was_given(new_table, kept):
     table = new_table(2, None)
@@ -145,6 +144,7 @@ def test_records_at_a_place_are_found_a_few_names_at_a_time(new_table):
     table.put("a", Tag(2, 1), element(), 7)
     table.put("a", Tag(3, 1), element(), 8)
     assert table.get("a").trimmed_place == 0
+    assert [table.trimmed(name) for name in "abz"] == [(Tag(1, 1), 0), (TAG_ZERO, 0), None]
     table.put("b", Tag(2, 1), element(), 7)
     seen, after = [], None
     while True:
@@ -193,6 +193,15 @@ def test_many_names_in_any_order(new_table):
     assert len(names) > NAMES_AT_ONCE
     assert all(table.newest(name) == Tag(1, 1) for name in names)
     assert table.newest("no such name") is None
+
+
+def test_the_names_of_a_large_table_are_found(new_table):
+    names = [f"{number * 7919 % 40_009:05}" for number in range(40_009)]
+    table = filled(new_table(1, None), names)
+    assert len(table) == 40_009
+    assert {table.newest(name) for name in names} == {Tag(1, 1)}
+    assert table.newest("40009") is None
+    assert list(table.names("00998", 2)) == ["00999", "01000"]
 
 
 def test_names_given_at_a_start_are_ordered_at_its_end(new_table):
@@ -254,6 +263,13 @@ def test_an_equal_element_at_another_address_keeps_its_place(new_table):
     _, held, place = table.version("a", Tag(1, 1))
     assert (held.parts[0] is view.parts[0], place, table.bytes) == (True, 5, 9000)
     assert (dict(account.live), account.died, len(table)) == (*before, 1)
+
+
+def test_a_replaced_element_of_another_size_is_counted(new_table):
+    table = new_table(1, None)
+    table.put("a", Tag(1, 1), element(b"x"))
+    table.replace("a", Tag(1, 1), element(b"four"))
+    assert table.bytes == 4
 
 
 def test_a_dropped_tag_of_a_journal_moves_only_forward(new_table):

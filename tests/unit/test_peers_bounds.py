@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from ares.client.store import checked_prefix
+from ares.compiled import replica_parts
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
 from ares.model.codec import BATCH_MESSAGES_MAX, decode, encode
@@ -73,7 +74,7 @@ GROWTH_MAX = 2.2
 
 
 def replica() -> Replica:
-    return Replica(ME.id, ME.identity, C0)
+    return Replica(ME.id, ME.identity, C0, parts=replica_parts())
 
 
 def put(name: str, tag: Tag = TAG) -> PutData:
@@ -320,7 +321,7 @@ def test_a_page_is_bounded_in_bytes_and_the_listing_is_whole():
 
 def test_names_from_before_stop_neither_a_start_nor_a_listing():
     """An earlier release stored any name from a program without the client library."""
-    server = Replica(ME.id, ME.identity, C0, journaled=True)
+    server = Replica(ME.id, ME.identity, C0, True, replica_parts())
     server.begin_restoring()
     for number, name in enumerate(["a", *BAD_NAMES, "z"]):
         server.restore(put(name), number)

@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from ares.compiled import replica_parts
 from ares.metrics import ListenerTraffic
 from ares.model.codec import DETACHED_BYTES_MIN, decode, encode
 from ares.model.configuration import Configuration, Status, Successor
@@ -22,7 +23,7 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.model.work import CONFIGURATION_WORK, Meter
 from ares.net.batching import data_bytes
 from ares.replica.group_commit import ROWS_MAX, GroupCommit, served_of
-from ares.replica.replica import Replica, ReplicaParts
+from ares.replica.replica import Replica
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.testing.published.ares_2022 import AresClient
 from tests.protocol.protocol_world import ProtocolWorld, servers
@@ -55,7 +56,7 @@ def test_elements_are_withheld_once_the_successor_is_finalized_except_in_whole_l
 
 @pytest.fixture
 def server():
-    return Replica("s1", servers(1)[0].identity, EC)
+    return Replica("s1", servers(1)[0].identity, EC, parts=replica_parts())
 
 
 def listed(server, successor=None):
@@ -101,7 +102,7 @@ def test_a_version_that_the_client_holds_comes_without_its_element(server):
 
 
 def test_a_list_beyond_the_largest_value_is_refused_unless_withheld():
-    server = Replica("s1", servers(1)[0].identity, EC, parts=ReplicaParts(value_bytes=7))
+    server = Replica("s1", servers(1)[0].identity, EC, parts=replica_parts(value_bytes=7))
     server.handle(put(1))
     assert isinstance(listed(server), ListReply)
     server.handle(put(2))
@@ -120,7 +121,7 @@ def rotten(number):
 
 def test_a_list_with_a_damaged_element_is_refused_and_not_shortened():
     """A shorter List says that the server never had the version."""
-    server = Replica("s1", servers(1)[0].identity, EC, journaled=True)
+    server = Replica("s1", servers(1)[0].identity, EC, True, replica_parts())
     server.handle(put(1))
     server.hosted[EC.id].put(rotten(2), checked=True)
     server.hosted[EC.id].put(rotten(3), checked=True)
@@ -133,7 +134,7 @@ def test_a_list_with_a_damaged_element_is_refused_and_not_shortened():
 def test_clients_as_published_wait_for_other_lists_than_a_damaged_one():
     """A completed write reached s0, s1 and s2; with a shorter List of s0 a read goes back."""
     world, value = ProtocolWorld(EC, range(4)), b"v" * 3 * DETACHED_BYTES_MIN
-    world.replicas["s0"] = Replica("s0", servers(0)[0].identity, EC, journaled=True)
+    world.replicas["s0"] = Replica("s0", servers(0)[0].identity, EC, True, replica_parts())
     client = world.client()
     state = AresClient(client.id, EC)
     world.hold = lambda _, target, message: isinstance(message, PutData) and target == "s3"

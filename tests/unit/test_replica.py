@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from ares.compiled import replica_parts
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
@@ -35,7 +36,7 @@ REBORN = Configuration.abd([Server("s1", "host:1", "f" * 32), *MEMBERS[2:4]])
 
 
 def replica(initial: Configuration = INITIAL) -> Replica:
-    return Replica(ME.id, ME.identity, initial)
+    return Replica(ME.id, ME.identity, initial, parts=replica_parts())
 
 
 def test_it_serves_the_initial_configuration_at_once():

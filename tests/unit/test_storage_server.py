@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ares.compiled import replica_parts
 from ares.metrics import ListenerTraffic
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.errors import BadInput
@@ -21,12 +22,14 @@ from ares.model.messages import (
     HandledBy,
     Introduce,
     ListObjects,
+    PutData,
     QueryList,
     ReadConfig,
     Reason,
     Refused,
 )
 from ares.model.tag import Tag
+from ares.replica.facts import ConfigurationRecord
 from ares.replica.replica import RELEASED_AT_ONCE, Replica
 from ares.server.storage_process import ServingParts, run_server
 from ares.server.storage_server import ServerParts, StorageServer, memory_bytes
@@ -39,7 +42,7 @@ INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
 
 
 def host() -> StorageServer:
-    return StorageServer(Replica("s0", MEMBERS[0].identity, INITIAL))
+    return StorageServer(Replica("s0", MEMBERS[0].identity, INITIAL, parts=replica_parts()))
 
 
 async def test_a_batch_is_answered_in_order_and_introductions_are_not():
@@ -68,7 +71,9 @@ async def test_what_is_no_request_to_a_storage_server_is_refused_alone():
 @pytest.mark.parametrize("journaled", [False, True])
 async def test_every_request_of_the_table_is_answered_by_its_part(journaled):
     journal = MemoryJournal(Kept(), asyncio.get_running_loop().call_soon)
-    there = StorageServer(Replica("s0", MEMBERS[0].identity, INITIAL, journaled=journaled), journal)
+    there = StorageServer(
+        Replica("s0", MEMBERS[0].identity, INITIAL, journaled, replica_parts()), journal
+    )
     for sample in SAMPLES:
         row = REQUEST_KINDS.get(type(sample))
         why = [reply.detail for reply in there.handle("c", [sample]) if isinstance(reply, Refused)]
@@ -81,7 +86,7 @@ async def test_every_request_of_the_table_is_answered_by_its_part(journaled):
 async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
     traffic = ListenerTraffic()
     there = StorageServer(
-        Replica("s0", MEMBERS[0].identity, INITIAL),
+        Replica("s0", MEMBERS[0].identity, INITIAL, parts=replica_parts()),
         parts=ServerParts(traffic=traffic, published=True),
     )
     carried = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
@@ -108,7 +113,7 @@ async def test_a_description_has_uptime_and_memory():
 @pytest.mark.parametrize("journaled", [False, True])
 async def test_the_memory_of_a_collected_configuration_is_freed_in_portions(journaled):
     loop = asyncio.get_running_loop()
-    replica = Replica("s0", MEMBERS[0].identity, INITIAL, journaled=journaled)
+    replica = Replica("s0", MEMBERS[0].identity, INITIAL, journaled, replica_parts())
     there = StorageServer(replica, MemoryJournal(Kept(), loop.call_soon) if journaled else None)
     objects, tag = replica.hosted[INITIAL.id].objects, Tag(1, 1)
     for number in range(2 * RELEASED_AT_ONCE + 1):
@@ -122,6 +127,21 @@ async def test_the_memory_of_a_collected_configuration_is_freed_in_portions(jour
         turns += 1
     assert turns >= 3
     assert not objects.release(1)
+
+
+async def test_the_memory_of_an_earlier_collection_is_freed_without_a_request():
+    loop = asyncio.get_running_loop()
+    replica = Replica("s0", MEMBERS[0].identity, INITIAL, True, replica_parts())
+    replica.begin_restoring()
+    after = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.FINALIZED)
+    put = PutData(1, INITIAL.id, "a", Tag(1, 1), Element(0, 1, 0, (b"x",)))
+    for fact in (put, ConfigurationRecord(INITIAL, after, True)):
+        replica.restore(fact, 1)
+    replica.restored()
+    assert replica.has_dropped
+    StorageServer(replica, MemoryJournal(Kept(), loop.call_soon))
+    await asyncio.sleep(0)
+    assert not replica.has_dropped
 
 
 async def test_it_serves_until_it_is_stopped():

@@ -6,6 +6,7 @@ The bound of servers grows with time, and a tag accepted by an earlier release c
 import msgspec
 import pytest
 
+from ares.compiled import replica_parts
 from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
@@ -17,7 +18,7 @@ from ares.model.value import TOMBSTONE
 from ares.registers.operations import delete, read, write
 from ares.replica.configuration_state import BadElement, ConfigurationState
 from ares.replica.facts import ConfigurationRecord
-from ares.replica.replica import Replica, ReplicaParts
+from ares.replica.replica import Replica
 from tests.protocol.protocol_world import ProtocolWorld, servers
 
 MEMBERS = servers(0, 1, 2)
@@ -127,7 +128,7 @@ def frozen():
     """Make a world whose servers were started from the last release's stored state."""
     world = ProtocolWorld(ABD, range(3))
     for server in MEMBERS:
-        replica = Replica(server.id, server.identity, ABD, True, ReplicaParts(lambda: NOW_S))
+        replica = Replica(server.id, server.identity, ABD, True, replica_parts(lambda: NOW_S))
         replica.begin_restoring()
         replica.restore(ConfigurationRecord(ABD, None, False), 1)
         replica.restore(put_of(ABD, Tag(FROZEN, 99)), 1)

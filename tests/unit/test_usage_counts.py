@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ares.compiled import replica_parts
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
@@ -37,7 +38,7 @@ class UsersWorld:
     """A server's replica with counts, and a clock of the test."""
 
     def __init__(self, sites=("nantes", "rennes")):
-        self.replica = Replica("s0", MEMBERS[0].identity, INITIAL)
+        self.replica = Replica("s0", MEMBERS[0].identity, INITIAL, parts=replica_parts())
         self.replica.introduce(PHOTOS)
         self.now = 1000.0
         self.users = UsageCounts(

@@ -14,6 +14,7 @@ from ares.client.store import checked_value
 from ares.cluster.new_cluster import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.cluster.tables import Limits
+from ares.compiled import replica_parts
 from ares.consensus.local import LocalConsensus
 from ares.consensus.port import NoNotes
 from ares.model.codec import frame_bytes_max
@@ -29,7 +30,7 @@ from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
 from ares.replica.configuration_state import BadElement, ConfigurationState
 from ares.replica.facts import ConfigurationRecord
-from ares.replica.replica import Replica, ReplicaParts
+from ares.replica.replica import Replica
 from ares.server import process_lifecycle
 from ares.server.scrub import _Repairs
 from tests.protocol.protocol_world import ProtocolWorld, servers
@@ -161,7 +162,7 @@ def replica(configuration, **more):
 
 @given(st.integers(1, 500), st.integers(-2, 2), st.sampled_from([ABD, EC]))
 def test_a_server_takes_values_up_to_its_setting(value_bytes, more, configuration):
-    server = replica(configuration, parts=ReplicaParts(value_bytes=value_bytes))
+    server = replica(configuration, parts=replica_parts(value_bytes=value_bytes))
     length = max(value_bytes + more, 0)
     reply = server.handle(put_of(configuration, length))
     if length <= value_bytes:
@@ -175,7 +176,7 @@ def test_a_server_takes_values_up_to_its_setting(value_bytes, more, configuratio
 
 def restarted(configuration, put):
     """Return a server that took ``put`` under an earlier limit, and has a limit of 10 now."""
-    server = replica(configuration, journaled=True, parts=ReplicaParts(value_bytes=10))
+    server = replica(configuration, journaled=True, parts=replica_parts(value_bytes=10))
     server.begin_restoring()
     server.restore(ConfigurationRecord(configuration, None, False), 1)
     server.restore(put, 1)
@@ -246,7 +247,7 @@ def test_a_client_with_another_file_learns_the_setting_from_the_refusal():
     world = ProtocolWorld(ABD, range(3))
     for server in MEMBERS:
         world.replicas[server.id] = Replica(
-            server.id, server.identity, ABD, parts=ReplicaParts(value_bytes=10)
+            server.id, server.identity, ABD, parts=replica_parts(value_bytes=10)
         )
     client = world.client()
     client.run(write(client.view, "k", bytes(10)))

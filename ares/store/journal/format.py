@@ -349,7 +349,7 @@ def discarded_by(frame: Frame) -> tuple[int, ...]:
     """Return the discarded segments that the batch names, without its facts. Raises Damage."""
     try:
         return _decode_unread_batch(frame.body).discarded
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
 
 
