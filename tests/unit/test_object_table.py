@@ -93,6 +93,7 @@ def test_tags_are_ordered_by_number_and_by_writer(new_table):
             Element(0, 3, 1, (memoryview(b"abc"),)),
         ),
     ],
+    ids=lambda kept: f"{kept.index}-{kept.length}-{kept.checksum}-{len(kept.parts)}",
 )
 def test_an_element_comes_back_as_it_was_given(new_table, kept):
     table = new_table(2, None)
