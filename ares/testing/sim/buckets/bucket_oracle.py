@@ -83,6 +83,8 @@ class BucketOracle:
         self._digests: list[int] = []
         self._history: defaultdict[str, list[tuple[int, str | None]]] = defaultdict(list)
         self._sessions: dict[int, int] = {}
+        self._lowest: Counter[int] = Counter()
+        self._results: dict[tuple[int, int], CommandResult] = {}
         self._effects: Counter[bytes] = Counter()
         self._made: dict[int, bytes] = {}
         self._forgotten: set[bytes] = set()
@@ -130,6 +132,7 @@ class BucketOracle:
                 raise PromiseBroken(f"position {position}: a command of an ended session applied")
             return
         self._sessions[command.session] = position
+        self._check_repeat(position, command, applied.result)
         if isinstance(operation, EndSession):
             last = self._sessions.get(operation.of)
             if last is not None and (last <= operation.last or operation.of == command.session):
@@ -146,6 +149,18 @@ class BucketOracle:
             self._judge(position, command, operation, applied.result)
         if position % AUDIT_EVERY == 0:
             audit_index(state)
+
+    def _check_repeat(self, position: int, command: Command, result: CommandResult) -> None:
+        """Check that a copy of a command has the first result, or does nothing once settled."""
+        lowest = max(self._lowest[command.session], command.lowest)
+        self._lowest[command.session] = lowest
+        settled = result.outcome is CommandOutcome.SETTLED
+        if settled != (command.number < lowest):
+            raise PromiseBroken(f"position {position}: {result.outcome!r}, lowest is {lowest}")
+        if isinstance(command.operation, KeyedOperation) and not settled:
+            first = self._results.setdefault((command.session, command.number), result)
+            if first != result:
+                raise PromiseBroken(f"position {position}: {result}, and {first} to the first copy")
 
     def _judge(
         self, position: int, command: Command, operation: KeyedOperation, result: CommandResult

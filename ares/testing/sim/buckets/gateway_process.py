@@ -55,6 +55,9 @@ EFFECT_PATIENCE_S = 3.0
 """Seconds that a request waits for one of its effects; then its user is told nothing."""
 
 APPEND_PATIENCE_S = 0.2
+STOPPED_BODIES = 0.05
+"""Share of uploads whose user hangs up: the blob is stored, and no command names it."""
+
 SLOW_READERS, SLOW_READ_S = 0.25, 1.5
 """Share of fetches that wait for a user who reads slowly, and the longest wait."""
 
@@ -329,7 +332,9 @@ class GatewayProcess:
             case Verify():
                 self._verify(lambda: resume(None))
             case StoreBlob(blob, data):
-                self._store(blob, data, failed)
+                stops = self._world.rng.random() < STOPPED_BODIES
+                stopped = SessionEnded("the user hung up") if stops else None
+                self._store(blob, data, lambda _, error: failed(None, error or stopped))
             case FetchBlob(blob):
                 number = task.session.number
 
