@@ -125,6 +125,9 @@ def change(session: BucketSession, request: ChangeRequest) -> Steps:
         if may_answer_early(request) and _conditions(operation) is not None:
             yield Verify()
             _check_live(session)
+            known = session.first_result(command)  # it may have come meanwhile
+            if known is not None:
+                return BucketAnswer(known, session.state.position)
             failed = early_failure(session, operation)
             if failed is not None:
                 return BucketAnswer(CommandResult(failed), session.state.position, True)

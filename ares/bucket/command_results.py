@@ -30,6 +30,7 @@ class CommandOutcome(enum.IntEnum):
     BAD_RANGE = 16  # 400
     NOT_TAKEN = 17  # an upkeep command that came too late, or was too early
     BATCH_FAILED = 18  # an item of an atomic batch failed: ``items`` has the outcomes
+    TOO_LARGE = 19  # 400 EntityTooLarge
 
 
 class CommandResult(Struct, frozen=True, array_like=True, gc=False):

@@ -211,7 +211,8 @@ class BucketFold:
             case EndSession():
                 ending = state.sessions.get(operation.of)
                 own = operation.of == command.session
-                if ending is None or (ending.last > operation.last and not own):
+                later = operation.last >= state.position  # no process can have seen it
+                if ending is None or ((later or ending.last > operation.last) and not own):
                     return COMMAND_NOT_TAKEN
                 state.end_session(operation.of)
                 return COMMAND_DONE
@@ -240,8 +241,14 @@ class BucketFold:
         return COMMAND_DONE
 
     def _forget_garbage(self, blob: Blob) -> None:
-        """Forget garbage that no live session may read: a wrong collector forgets nothing else."""
-        place = self.state.place(blob)
+        """Forget garbage that no live session may read or name.
+
+        A wrong collector forgets nothing else. A command of the blob's session that is not settled
+        could name a forgotten blob again.
+        """
+        place, session = self.state.place(blob), self.state.sessions.get(blob.session)
+        if session is not None and blob.counter >= session.lowest:
+            return
         if (
             place is not None
             and place.garbage is not None

@@ -39,14 +39,16 @@ Index = Annotated[int, Meta(ge=0, lt=BATCH_ITEMS_MAX)]
 Digest = Annotated[bytes, Meta(min_length=16, max_length=16)]
 
 
-class Version(Struct, frozen=True, array_like=True, order=True, gc=False):
+class Version(
+    Struct, frozen=True, array_like=True, order=True, gc=False, forbid_unknown_fields=True
+):
     """The position of a command and the index in its batch: a name used once, ever."""
 
     position: Position
     index: Index = 0
 
 
-class Blob(Struct, frozen=True, array_like=True, gc=False):
+class Blob(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """The name and the size of data in the domain of blobs: ``chunks`` objects, ``length`` bytes.
 
     The name is the session and a number of the session's counter.
@@ -58,7 +60,7 @@ class Blob(Struct, frozen=True, array_like=True, gc=False):
     length: Annotated[int, Meta(ge=1, le=OBJECT_BYTES_MAX)]
 
 
-class Piece(Struct, frozen=True, array_like=True, gc=False):
+class Piece(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """``length`` bytes of content: a range of a blob from ``start`` on, or ``data`` itself."""
 
     length: Bytes

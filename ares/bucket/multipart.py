@@ -18,6 +18,7 @@ from ares.bucket.commands import (
 )
 from ares.bucket.conditions import judge
 from ares.bucket.index_records import (
+    OBJECT_BYTES_MAX,
     PIECES_MAX,
     BucketEntry,
     ObjectEntry,
@@ -82,7 +83,9 @@ def _put_part(
     row = part_row(operation.upload, operation.part)
     known = state.record(row, PartEntry)
     growth = part.size - (0 if known is None else known.size)
-    outcome = over_quota(bucket, growth)
+    outcome = (
+        over_quota(bucket, growth) if part.size <= OBJECT_BYTES_MAX else CommandOutcome.TOO_LARGE
+    )
     if outcome is CommandOutcome.DONE:
         state.use(part.pieces)
         if known is not None:
@@ -149,13 +152,15 @@ def _judged_parts(named: Sequence[NamedPart], there: dict[int, PartEntry]) -> Co
     if any(first >= second for first, second in pairwise(numbers)):
         return CommandOutcome.BAD_PART_ORDER
     chosen = [there.get(part.part) for part in named]
-    pieces = 0
+    pieces = size = 0
     for part, wanted in zip(chosen, named, strict=True):
         if part is None or part.etag != wanted.etag:
             return CommandOutcome.BAD_PART
         if part.size < UPLOADED_PART_BYTES_MIN and wanted is not named[-1]:
             return CommandOutcome.PART_TOO_SMALL
-        pieces += len(part.pieces)
+        pieces, size = pieces + len(part.pieces), size + part.size
+    if size > OBJECT_BYTES_MAX:
+        return CommandOutcome.TOO_LARGE
     return CommandOutcome.TOO_MANY_PIECES if pieces > PIECES_MAX else CommandOutcome.DONE
 
 

@@ -17,7 +17,15 @@ from ares.bucket.commands import (
     own_blobs,
 )
 from ares.bucket.conditions import judge
-from ares.bucket.index_records import BucketEntry, ObjectEntry, Piece, Version, Versioning
+from ares.bucket.index_records import (
+    OBJECT_BYTES_MAX,
+    BucketEntry,
+    ObjectEntry,
+    Piece,
+    Version,
+    Versioning,
+)
+from ares.model.numbers import POSITION_MAX
 
 
 def size_of(pieces: Sequence[Piece]) -> int:
@@ -28,25 +36,49 @@ def change_objects(state: BucketState, batch: ObjectBatch) -> CommandResult:
     """Apply the items of a batch, each by the state that the earlier ones left.
 
     An atomic batch is judged as a whole by the state before it. Its items are independent, so the
-    judgement holds while they are applied; the quota is judged for each item alone.
+    judgement holds while they are applied. A quota has room for all that the items add; what other
+    items delete gives no room.
     """
     if batch.atomic:
-        verdicts = [_judged(state, item) for item in batch.items]
+        verdicts = _judged_together(state, batch.items)
         if any(verdict is not CommandOutcome.DONE for verdict in verdicts):
             state.lose(own_blobs(batch))
             return CommandResult(
                 CommandOutcome.BATCH_FAILED, items=tuple(map(CommandResult, verdicts))
             )
-    results = [change_object(state, item, index) for index, item in enumerate(batch.items)]
+        results = [_change(state, item, index) for index, item in enumerate(batch.items)]
+    else:
+        results = [change_object(state, item, index) for index, item in enumerate(batch.items)]
     return CommandResult(CommandOutcome.DONE, items=tuple(results))
 
 
 def change_object(state: BucketState, item: ItemOperation, index: int = 0) -> CommandResult:
     """Apply one item if its conditions hold; otherwise its blobs are garbage."""
-    verdict = _judged(state, item)
+    verdict, growth = _judged(state, item)
+    if verdict is CommandOutcome.DONE:
+        verdict = over_quota(state.bucket(item.bucket), growth)
     if verdict is not CommandOutcome.DONE:
         state.lose(own_blobs(item))
         return CommandResult(verdict)
+    return _change(state, item, index)
+
+
+def _judged_together(state: BucketState, items: Sequence[ItemOperation]) -> list[CommandOutcome]:
+    """Return the outcome of each item; a bucket must have room for the growth of all its items."""
+    judged = [_judged(state, item) for item in items]
+    growths: dict[str, int] = {}
+    for item, (_, growth) in zip(items, judged, strict=True):
+        growths[item.bucket] = growths.get(item.bucket, 0) + max(growth, 0)
+    return [
+        verdict
+        if verdict is not CommandOutcome.DONE or growth <= 0
+        else over_quota(state.bucket(item.bucket), growths[item.bucket])
+        for item, (verdict, growth) in zip(items, judged, strict=True)
+    ]
+
+
+def _change(state: BucketState, item: ItemOperation, index: int) -> CommandResult:
+    """Apply an item that was judged by this state."""
     version = Version(state.position, index)
     match item:
         case PutObject():
@@ -65,35 +97,45 @@ def change_object(state: BucketState, item: ItemOperation, index: int = 0) -> Co
             return _delete(state, item, version)
 
 
-def _judged(state: BucketState, item: ItemOperation) -> CommandOutcome:
-    """Return the outcome of an item by the state as it is, without a change."""
+def _judged(state: BucketState, item: ItemOperation) -> tuple[CommandOutcome, int]:
+    """Return the outcome of an item by the state as it is, and the bytes that it adds.
+
+    Nothing is changed, and the quota is not judged.
+    """
     bucket = state.bucket(item.bucket)
     if bucket is None:
-        return CommandOutcome.NO_SUCH_BUCKET
+        return CommandOutcome.NO_SUCH_BUCKET, 0
     if isinstance(item, DeleteObject | SetTags):
         entry = state.chosen(item.bucket, item.key, item.version, item.null)
         if isinstance(item, SetTags) and (entry is None or entry.marker):
-            return CommandOutcome.NO_SUCH_KEY
-        return judge(item.conditions, entry)
+            return CommandOutcome.NO_SUCH_KEY, 0
+        return judge(item.conditions, entry), 0
     current = state.newest(item.bucket, item.key)
     verdict = judge(item.conditions, current)
     if verdict is not CommandOutcome.DONE:
-        return verdict
+        return verdict, 0
     if isinstance(item, CopyObject):
         source = judged_source(state, item.source)
         if not isinstance(source, ObjectEntry):
-            return source
+            return source, 0
         size = source.size
     else:
         size = size_of(item.pieces)
+    if size > OBJECT_BYTES_MAX:
+        return CommandOutcome.TOO_LARGE, 0
     replaced = current.size if current is not None and replaces(bucket, current) else 0
-    return over_quota(bucket, size - replaced)
+    return CommandOutcome.DONE, size - replaced
 
 
-def over_quota(bucket: BucketEntry, growth: int) -> CommandOutcome:
-    """Return OVER_QUOTA if the bucket has no room for so many more bytes."""
+def over_quota(bucket: BucketEntry | None, growth: int) -> CommandOutcome:
+    """Return OVER_QUOTA if the bucket has no room for so many more bytes.
+
+    A bucket without a quota has room for as many bytes as its counters can tell.
+    """
+    if bucket is None or growth <= 0:
+        return CommandOutcome.DONE
     used = bucket.bytes + bucket.part_bytes
-    full = bucket.quota and growth > 0 and used + growth > bucket.quota
+    full = used + growth > (bucket.quota or POSITION_MAX)
     return CommandOutcome.OVER_QUOTA if full else CommandOutcome.DONE
 
 

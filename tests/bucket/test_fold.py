@@ -284,6 +284,73 @@ def test_a_rename_is_atomic(index, session):
         ObjectBatch((DeleteObject("photos", "cat"), copy("dog")), atomic=True)
 
 
+def test_an_atomic_batch_needs_room_for_all_that_it_adds(index, session):
+    """Judged one by one both copies had room; then the second had none, and its source was gone."""
+    put(session, "a")
+    put(session, "b", "e2")
+    session.give(SetBucket("photos", quota=3 * MIB))
+    moves = (
+        *(CopyObject("photos", f"to {key}", CopySource("photos", key)) for key in "ab"),
+        *(DeleteObject("photos", key) for key in "ab"),
+    )
+    result = session.give(ObjectBatch(moves, atomic=True))
+    assert result.outcome is O.BATCH_FAILED
+    assert [index.entry(key) is not None for key in ("a", "b", "to a", "to b")] == [
+        *(True, True, False, False)
+    ]
+    session.give(SetBucket("photos", quota=4 * MIB))
+    assert session.give(ObjectBatch(moves, atomic=True)).done
+    assert [index.entry(key) is not None for key in ("a", "b", "to a", "to b")] == [
+        *(False, False, True, True)
+    ]
+
+
+def test_an_object_beyond_the_largest_size_is_refused_and_the_index_goes_on(index, session):
+    """An entry with a larger size could be written, and not be read again."""
+    huge = 5 * 1024**4
+    assert put(session, length=huge).done
+
+    def too_much():
+        return (*session.pieces(huge), Piece(1, data=b"x"))
+
+    assert session.give(PutObject("photos", "dog", too_much(), "e2")).outcome is O.TOO_LARGE
+    upload = session.give(BeginUpload("photos", "dog")).version
+    source = CopySource("photos", "cat")
+    for number in (1, 2):
+        assert session.give(CopyPart("photos", "dog", upload, number, source, "e")).done
+    whole = CompleteUpload("photos", "dog", upload, (NamedPart(1, "e"), NamedPart(2, "e")), "whole")
+    assert session.give(whole).outcome is O.TOO_LARGE
+    third = PutPart("photos", "dog", upload, 3, too_much(), "e")
+    assert session.give(third).outcome is O.TOO_LARGE
+    assert put(session, "dog", "e3").done
+
+
+def test_an_entry_is_read_alike_at_any_depth_of_the_stack(session):
+    """The decoder once skipped nested values of unknown fields, as far as the stack allowed."""
+    nested: list = []
+    for _ in range(500):
+        nested = [nested]
+    put = PutObject("photos", "cat", (), "e1", Conditions(version=Version(2)))
+    head, told = (
+        (whole := encode_command(session.command(put)))[:1],
+        msgspec.msgpack.decode(whole[1:]),
+    )
+
+    def with_nested(value):
+        if value == [2, 0]:
+            return [2, 0, nested]
+        return list(map(with_nested, value)) if isinstance(value, list) else value
+
+    assert decode_command(head + msgspec.msgpack.encode(told)) is not None
+    entry = head + msgspec.msgpack.encode(with_nested(told))
+
+    def deep(frames):
+        return decode_command(entry) if frames == 0 else deep(frames - 1)
+
+    assert deep(0) is None
+    assert deep(400) is None
+
+
 # -- multipart -------------------------------------------------------------------------------------
 
 

@@ -258,3 +258,29 @@ def test_a_snapshot_is_newer_than_the_last_and_not_of_the_future(index, session)
     assert session.give(KeepSnapshot(at + 9, NO_DIGEST, ())).outcome is O.NOT_TAKEN
     assert session.give(KeepSnapshot(at, NO_DIGEST, ())).done
     assert session.give(KeepSnapshot(at, NO_DIGEST, ())).outcome is O.NOT_TAKEN
+
+
+def test_garbage_that_its_session_may_still_name_is_not_forgotten(index, session):
+    """A command of the session could name a forgotten blob again, after its name was dropped."""
+    session.lowest = 2
+    session.give(put(session))
+    session.give(put(session, etag="e2"))
+    [(_, blob)] = index.state.garbage(10)
+    other = index.session()
+    for each in (session, other):
+        each.give(beat(index))
+    other.give(Collected((blob,)))
+    assert [each for _, each in index.state.garbage(10)] == [blob]
+    assert may_drop(index.state, blob)
+    session.lowest = None
+    session.give(beat(index))
+    other.give(Collected((blob,)))
+    assert index.state.garbage(10) == []
+    assert may_drop(index.state, blob)
+
+
+def test_an_end_cannot_say_that_it_has_seen_the_future(index, session):
+    other = index.session()
+    end = EndSession(session.number, index.state.position)
+    assert other.give(end).outcome is O.NOT_TAKEN
+    assert other.give(EndSession(session.number, index.state.position - 1)).done
