@@ -43,6 +43,7 @@ from ares.model.messages import (
     Refused,
 )
 from ares.model.tag import TAG_ZERO, Tag
+from ares.reconfig import copy_ahead
 from ares.reconfig.traversal import get_next_config
 from ares.reconfig.view import Switches, View
 from ares.registers.operations import propagate, query, read, write, write_above
@@ -139,6 +140,7 @@ def test_a_renamed_function_keeps_the_names_of_its_phases(monkeypatch):
 def test_the_page_about_traces_names_every_phase():
     package = Path(ares.__file__).parent
     page = (package.parent / "docs/tracing.md").read_text(encoding="utf-8")
+    assert copy_ahead.__file__, "modules with phases are imported, whichever tests run"
     table = page[page.index("| span |") :]
     given = {PHASES[function.__code__] for function in (write, read, query, DataAccess.put_data)}
     assert given == {WRITE_OBJECT, READ_OBJECT, PHASE_1, PUT_DATA}
