@@ -357,13 +357,19 @@ class Attacker:
             self._crowd,
         ]
         polite: list[Callable[[], Awaitable[None]]] = [self._bad_framing, self._slow, self._endless]
-        self._attacks = rude if secured else [*rude, *polite, *([self._batches] * 25)]
+        once = rude if secured else [*rude, *polite]
+        self._first = self._chance.sample(once, len(once))
+        self._attacks = rude if secured else [*once, *([self._batches] * 25)]
 
     async def attack(self, frames: int) -> None:
-        """Attack until ``frames`` are thrown. Raises OSError when no process listens."""
+        """Attack until ``frames`` are thrown, each way once and then by chance.
+
+        Raises OSError when no process listens.
+        """
         while self.frames.total() < frames:
+            attack = self._first.pop() if self._first else self._chance.choice(self._attacks)
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-                await self._chance.choice(self._attacks)()
+                await attack()
 
     @contextlib.asynccontextmanager
     async def _line(self, shaken_hands: bool = False) -> AsyncIterator[RawConnection]:
