@@ -1,6 +1,6 @@
 """Deliberately broken variants of buckets, each of which the simulator catches.
 
-Each control has the first seed of its hunt, a few before the seed that notices.
+Each control has the first seed of its hunt, which noticed the control when it was written down.
 """
 
 import pytest
