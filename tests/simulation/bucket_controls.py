@@ -254,7 +254,7 @@ BUCKET_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     garbage_without_regard_to_readers: 45,
     reads_that_are_not_registered: 52,
     names_of_commands_under_way_dropped: 6,
-    a_sweep_of_ended_sessions_only: 0,
+    a_sweep_of_ended_sessions_only: 1,
     copies_without_uses: 0,
     a_trim_before_the_snapshot: 0,
     commands_of_ended_sessions_applied: 20,

@@ -9,7 +9,7 @@ import pytest
 from ares.testing.sim.buckets.bucket_plan import BucketPlan, draw_bucket
 from ares.testing.sim.run import drawn, run_plan
 
-BUCKET_SEEDS, MORE_SEEDS = range(16), range(16, 150)
+BUCKET_SEEDS, MORE_SEEDS = range(16), range(16, 80)
 
 
 @pytest.mark.parametrize(
