@@ -3,6 +3,7 @@
 The simulator must catch each variant, which gives a meaning to a run without findings.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -216,9 +217,14 @@ def numbers_forgotten_by_the_first_to_end() -> Any:
     return patch.object(TagSource, "end", end)
 
 
-def lists_of_one() -> Any:
+@contextlib.contextmanager
+def lists_of_one() -> Iterator[None]:
     """Make EC servers keep a single version instead of delta + 1."""
-    return patch("ares.replica.configuration_state.capacity", lambda configuration: 1)
+    with (
+        patch("ares.replica.configuration_state.capacity", lambda configuration: 1),
+        patch("ares.replica.replica.capacity", lambda configuration: 1),
+    ):
+        yield
 
 
 def lists_that_forget_what_they_trimmed() -> Any:
