@@ -203,12 +203,16 @@ class Mover:
                 self._seen.update(fresh)
                 adopted = yield from self._adopt(page, fresh)
                 left = [name for name in fresh if name not in adopted]
-                if left:
+                if left or not adopted:
                     yield from self._move_listed(left, after)
                 after = page.after
 
     def _move_listed(self, names: list[ObjectName], after: str) -> Operation[None]:
-        """Move objects of a page of names after ``after``."""
+        """Move objects of a page of names after ``after``.
+
+        A quorum of the target answers, also for no objects: a configuration with servers that
+        cannot serve must not be finalized.
+        """
         began: float = yield Now()
         there = yield from list_page(self._target, after)
         now: float = yield Now()

@@ -362,3 +362,26 @@ def test_another_attempt_finishes_the_pending_configuration_and_adds_none():
     )
     assert other.run(reconfigure(other.view, EC4)).configuration.index == 3
     assert other.run(read(other.view, "k")).value == b"v"
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_without_a_quorum_of_the_new_servers_an_empty_domain_is_not_finalized(ahead):
+    """The new servers are cut off from the moment of the decision."""
+    world = ProtocolWorld(C0, range(7))
+    mover, client = world.client(Switches(ahead=ahead)), world.client()
+
+    def cut(source: object, target: object, message: object) -> None:
+        if world.decisions.count:
+            world.down = {ServerId("s4"), ServerId("s5"), ServerId("s6")}
+
+    world.watch = cut
+    with pytest.raises(Unavailable) as raised:
+        mover.run(reconfigure(mover.view, EC4), timeout_s=20)
+    assert raised.value.may_have_taken_effect
+    old = [world.replicas[name]._hosted[C0.id] for name in ("s0", "s1", "s2")]
+    assert not any(hosting.collected or hosting.successor.finalized for hosting in old)
+    world.watch, world.down = lambda *_: None, set()
+    result = client.run(reconfigure(client.view, EC4))
+    assert (result.configuration.index, result.moved) == (1, 0)
+    client.run(write(client.view, "k", b"v"))
+    assert client.run(read(client.view, "k")).value == b"v"
