@@ -257,7 +257,8 @@ class Vitals(Struct, frozen=True):
     """The health of a server.
 
     ``trouble``: a sentence about a limit of its service; empty without trouble. ``commits``: None
-    with all data in memory. ``logs``: None for a server without logs.
+    with all data in memory. ``logs``: None for a server without logs. ``ahead_bytes``: of copies
+    ahead (rule R24).
     """
 
     description: Description
@@ -265,6 +266,7 @@ class Vitals(Struct, frozen=True):
     trouble: str
     commits: Histogram | None
     logs: LogTotals | None = None
+    ahead_bytes: int = 0
 
 
 def holding(hosted: Iterable[ConfigurationState]) -> ServerContents:

@@ -219,11 +219,13 @@ class Describe(Message, frozen=True, tag=9):
     """A request for a server's identity and contents.
 
     ``brief``: identity only; the contents of a server of thousands of domains make a large answer.
-    ``usage_of``: domains whose users are to be reported, too.
+    ``usage_of``: domains whose users are to be reported, too. ``copies_of``: a configuration whose
+    copies ahead are to be reported, too (rule R24).
     """
 
     brief: bool = False
     usage_of: Annotated[tuple[DomainName, ...], Meta(max_length=USAGES_MAX)] = ()
+    copies_of: ConfigurationId | None = None
 
     @property
     def bulk(self) -> int:
@@ -569,6 +571,8 @@ class Description(Message, frozen=True, tag=37):
     side_by_side: bool = False
     ahead: bool = False
     """The server takes copies ahead of a decision; False from a release without this field."""
+    copying_s: Seconds = 0.0
+    """Seconds since the first copy ahead for the configuration asked about; 0 without a copy."""
 
     @property
     def bulk(self) -> int:

@@ -28,13 +28,15 @@ Copies ahead are made only where one configuration is active. Listings of severa
 would have to be united in the order of rule R10.
 
 The time and the bytes of the phase are bounded: AHEAD_S, values of AHEAD_VALUE_BYTES_MAX, and the
-memory of the servers (ares/replica/ahead_copies.py). The end of the phase cancels the copies under
-way. If no quorum of the new servers answers, with the identities of the configuration and with room
-on their disks, before or after the phase, the operation fails, and no configuration was proposed:
-users notice nothing.
+memory of the servers (ares/replica/ahead_copies.py). The servers tell for how long they have had
+copies for the target. Movers of the same target, one after the other, therefore share AHEAD_S:
+leaders that change all the time could otherwise copy for ever. The phase ends before if nothing was
+copied for COPY_GAP_S. The end of the phase cancels the copies under way. If no quorum of the new
+servers answers, with the identities of the configuration and with room on their disks, before or
+after the phase, the operation fails, and no configuration was proposed: users notice nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -70,8 +72,10 @@ from ares.reconfig.throttle import ByteWindow, Window
 from ares.reconfig.traversal import detour
 from ares.reconfig.view import View
 
-AHEAD_S, END_LOOK_S = 60.0, 0.5
-"""Longest time of the phase, and the seconds between two looks whether it is over."""
+AHEAD_S, COPY_GAP_S, END_LOOK_S = 60.0, 10.0, 0.5
+"""Longest time of the phase, for all movers together; longest time without a copy; and the seconds
+between two looks whether the phase is over.
+"""
 
 PASSES_MAX = 5
 CHANGED_SHARE = 0.01
@@ -84,8 +88,10 @@ before as it has less to copy.
 AHEAD_VALUE_BYTES_MAX = 4 * MIB
 """Largest value copied ahead: the end of the phase may lose the work for values under way."""
 
-TAKERS_PATIENCE_S = 0.25
-"""Seconds a quorum waits for further servers to say whether they take copies."""
+TAKERS_PATIENCE_S, ABLE_PATIENCE_S = 0.25, 3.0
+"""Seconds a quorum waits for further servers to say whether they take copies; the second while too
+few of the quorum could serve: a server far away may be able to.
+"""
 
 TAKERS_S = 1.0
 """Seconds for a quorum to say so where copies are only a gain: during a move of another client."""
@@ -131,6 +137,10 @@ class PlainReads(DataAccess):
         return GetAhead(call, self.configuration.id, object, element, wanted)
 
 
+def _usual_patience_s(*_: object) -> float:
+    return TAKERS_PATIENCE_S
+
+
 def copy_ahead(view: View, target: Configuration, manner: MoveOptions) -> Operation[Copied]:
     """Copy the domain's objects to the servers of ``target``, which is to be proposed next.
 
@@ -145,12 +155,16 @@ def copy_ahead(view: View, target: Configuration, manner: MoveOptions) -> Operat
     yield Report(Progress("copy-ahead"))
     source = active[0]
     try:
-        servers = _takers(target, (yield from _able(target)))
+        answers = yield from _able(target)
+        servers = _takers(target, answers)
         if len(servers) < target.quorum_size:
             return NOT_COPIED
+        left_s = AHEAD_S - max(answers[server].copying_s for server in servers)
+        if left_s <= 0:
+            return Copied(servers)
         reads = yield from _reads_of(view, source)
         copier = AheadCopier(view, reads, target, servers, manner)
-        yield from copier.run()
+        yield from copier.run(left_s)
         # the proposal follows: from then on users need a quorum of the target
         return Copied(_takers(target, (yield from _able(target))), copier.bytes)
     except Superseded as superseded:
@@ -164,7 +178,7 @@ def adopters(target: Configuration) -> Operation[tuple[ServerId, ...]]:
     Copies are only a gain here: where no quorum answers soon, no server is asked to adopt.
     """
     try:
-        return _takers(target, (yield from _described(target, TAKERS_S)))
+        return _takers(target, (yield from _described(target, give_up_s=TAKERS_S)))
     except Unavailable:
         return ()
 
@@ -184,13 +198,13 @@ def _able(target: Configuration) -> Operation[Mapping[ServerId, Description]]:
     A server may have lost its memory, or filled its disk, since the configuration was made. After a
     decision for such servers every write would fail.
     """
-    answers = yield from _described(target)
-    unable = {
-        server.id: "its disk is full" if _is_member(server, found) else "it lost its memory"
-        for server in target.servers
-        if (found := answers.get(server.id)) is not None
-        and not (_is_member(server, found) and _has_room(found))
-    }
+
+    def patience_s(answers: Mapping[ServerId, Description], _: float) -> float:
+        enough = len(answers) - len(_unable(target, answers)) >= target.quorum_size
+        return TAKERS_PATIENCE_S if enough else ABLE_PATIENCE_S
+
+    answers = yield from _described(target, patience_s)
+    unable = _unable(target, answers)
     if len(answers) - len(unable) < target.quorum_size:
         raise ConfigurationRefused(
             f"too few servers of {target.describe()} can serve it: "
@@ -198,6 +212,16 @@ def _able(target: Configuration) -> Operation[Mapping[ServerId, Description]]:
             "was changed"
         )
     return answers
+
+
+def _unable(target: Configuration, answers: Mapping[ServerId, Description]) -> dict[ServerId, str]:
+    """Return the answering servers that could not serve ``target``, and why."""
+    return {
+        server.id: "its disk is full" if _is_member(server, found) else "it lost its memory"
+        for server in target.servers
+        if (found := answers.get(server.id)) is not None
+        and not (_is_member(server, found) and _has_room(found))
+    }
 
 
 def _is_member(server: Server, found: Description | None) -> bool:
@@ -221,7 +245,9 @@ def _reads_of(view: View, source: Configuration) -> Operation[DataAccess]:
 
 
 def _described(
-    configuration: Configuration, give_up_s: float | None = None
+    configuration: Configuration,
+    patience_s: Callable[[Mapping[ServerId, Description], float], float] = _usual_patience_s,
+    give_up_s: float | None = None,
 ) -> Operation[Mapping[ServerId, Description]]:
     """Return the descriptions of a quorum, and of further servers that answer soon.
 
@@ -232,9 +258,9 @@ def _described(
         Describe,
         "are you up",
         settled=lambda answers: len(answers) == configuration.n,
-        patience_s=lambda *_: TAKERS_PATIENCE_S,
+        patience_s=patience_s,
         give_up_s=give_up_s,
-        arguments=(True,),
+        arguments=(True, (), configuration.id),
     )
     return answers
 
@@ -265,21 +291,23 @@ class AheadCopier:
         self._window = Window(view.switches.batch)
         self._byte_window = ByteWindow()
         self._copied = self._seen = 0
+        self._copied_at = 0.0
         self._looked: dict[ObjectName, Tag] = {}
         self._held: set[ObjectName] = set()
 
     @phase("CopyAhead")
-    def run(self) -> Operation[None]:
-        """Copy until all is copied, or time or room are used up."""
+    def run(self, left_s: float) -> Operation[None]:
+        """Copy until all is copied, or ``left_s`` seconds or the room are used up."""
         try:
-            yield Together(iter((self._copy_all(), self._end_in_time())), 2)
+            yield Together(iter((self._copy_all(), self._end_in_time(left_s))), 2)
         except _PhaseOver:
             return
 
-    def _end_in_time(self) -> Operation[None]:
-        began: float = yield Now()
-        while (yield Now()) < began + AHEAD_S:
+    def _end_in_time(self, left_s: float) -> Operation[None]:
+        now = began = self._copied_at = yield Now()
+        while now < min(began + left_s, self._copied_at + COPY_GAP_S):
             yield Pause(END_LOOK_S)
+            now = yield Now()
         raise _PhaseOver
 
     def _copy_all(self) -> Operation[None]:
@@ -384,6 +412,7 @@ class AheadCopier:
         self._looked[object] = found.tag
         self._held.add(object)
         self._copied += 1
+        self._copied_at = yield Now()
         self.bytes += max(found.length, 0)
         held = len(self._held)
         yield Report(Progress("copy-ahead", held, 0, max(held, self._seen), self.bytes))

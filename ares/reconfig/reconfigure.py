@@ -98,8 +98,8 @@ def advance(
     copied = yield from copy_ahead(view, proposal, manner)
     yield Report(Progress("add-config"))
     decided = (yield from add_config(proposal)).configuration
-    ours = decided.id == proposal.id
-    return (yield from install(view, wished, decided, manner, copied if ours else NOT_COPIED))
+    ours = copied if decided.id == proposal.id else NOT_COPIED
+    return (yield from install(view, wished, decided, manner, ours))
 
 
 def install(
@@ -107,19 +107,19 @@ def install(
     wished: Configuration,
     target: Configuration,
     manner: MoveOptions = USUAL_MANNER,
-    copied: Copied | None = None,
+    copied: Copied = NOT_COPIED,
 ) -> Operation[ReconfigurationResult]:
     """Finish a reconfiguration after the decision of ``target``, by any client (Alg. 5:8-12).
 
-    ``copied``: this client's copies ahead for the target. None: another client may have made some.
+    ``copied``: this client's copies ahead for the target. Without any, another client may have made
+    some.
     """
     mover = Mover(view, target, manner)
     uncollected: list[Configuration] = []
     try:
         yield from announce_successor(view, target)
-        if copied is not None:
-            mover.adopters = copied.servers
-        elif view.switches.ahead and len(view.sequence.active) == 2:
+        mover.adopters = copied.servers
+        if not copied.servers and view.switches.ahead and len(view.sequence.active) == 2:
             mover.adopters = yield from adopters(target)
         yield from mover.update_config()
         if mover.stuck:
@@ -145,7 +145,7 @@ def install(
         target.same_content(wished),
         mover.moved,
         mover.skipped,
-        mover.bytes + (0 if copied is None else copied.bytes),
+        mover.bytes + copied.bytes,
         uncollected,
         announced,
         tuple(mover.left),

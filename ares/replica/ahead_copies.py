@@ -9,7 +9,11 @@ exactly such a version its own (:meth:`ares.replica.replica.Replica.adopt`).
 A lost copy costs time only: the mover moves the object as if there had been no copy. Copies are
 therefore kept in memory, bounded in bytes, and dropped early: after AHEAD_HELD_S without a request
 about their configuration, when another configuration takes the place, and when theirs, or a later
-one, is finalized.
+one, is finalized. Without room they give way to copies for another configuration after
+AHEAD_IDLE_S: a live mover keeps its room, and a dead mover does not hold up the others.
+
+The server tells for how long it has had copies for a configuration. Movers that take turns thereby
+share the time of the phase.
 """
 
 from collections.abc import Callable
@@ -36,17 +40,24 @@ AHEAD_ENTRY_BYTES = 512
 """Bytes counted for a copy beside its data and name: the memory of its entry and parts."""
 
 AHEAD_CONFIGURATIONS_MAX = 16
-"""Configurations with copies at a server; one more takes the place of the longest unasked one."""
+"""Configurations with copies at a server."""
 
 AHEAD_HELD_S = 120.0
 """Seconds from the last request about a configuration until its copies are dropped."""
 
+AHEAD_IDLE_S = 5.0
+"""Seconds from the last request about a configuration until its copies give way to others."""
+
 
 class _Copies(Struct, eq=False):
-    """The copies for a configuration at a place, and the time of the last request about them."""
+    """The copies for a configuration at a place.
+
+    ``began_at``, ``asked_at``: the times of the first copy, and of the last request about them.
+    """
 
     domain: DomainName
     index: int
+    began_at: float
     asked_at: float
     elements: dict[ObjectName, tuple[Tag, Element, int]] = {}
     """Tag, element and counted bytes of the copy of each object."""
@@ -54,7 +65,10 @@ class _Copies(Struct, eq=False):
 
 
 class AheadCopies:
-    """The copies at a server. ``clock``: seconds; its steps make a server forget, and only that."""
+    """The copies at a server.
+
+    ``clock``: seconds. Its steps make a server forget copies, or movers end their copies early.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -87,16 +101,35 @@ class AheadCopies:
         if before is not None and before[0] > put.tag:
             return True
         more = size - (0 if before is None else before[2])
-        if self.bytes + more > AHEAD_BYTES_MAX:
+        if not self._make_room(put.configuration, more):
             return False
+        now = self._clock()
         if copies is None:
-            if len(self._of) >= AHEAD_CONFIGURATIONS_MAX:
-                del self._of[min(self._of, key=lambda id: self._of[id].asked_at)]
-            copies = self._of[put.configuration] = _Copies(put.domain, put.index, 0.0)
+            copies = self._of[put.configuration] = _Copies(put.domain, put.index, now, now)
         copies.elements[put.object] = (put.tag, element, size)
         copies.bytes += more
-        copies.asked_at = self._clock()
+        copies.asked_at = now
         return True
+
+    def _make_room(self, id: ConfigurationId, more: int) -> bool:
+        """Return whether ``more`` bytes have room; copies for idle configurations give way."""
+        now = self._clock()
+        others = AHEAD_CONFIGURATIONS_MAX - (id not in self._of)
+        while len(self._of) > others or self.bytes + more > AHEAD_BYTES_MAX:
+            idle = [
+                other
+                for other, copies in self._of.items()
+                if other != id and abs(now - copies.asked_at) >= AHEAD_IDLE_S
+            ]
+            if not idle:
+                return False
+            del self._of[min(idle, key=lambda other: self._of[other].asked_at)]
+        return True
+
+    def copying_s(self, id: ConfigurationId) -> float:
+        """Return the seconds since the first copy for a configuration; 0 without copies."""
+        copies = self._of.get(id)
+        return 0.0 if copies is None else max(0.0, self._clock() - copies.began_at)
 
     def take(self, id: ConfigurationId, object: ObjectName, tag: Tag) -> Element | None:
         """Return and drop the copy of exactly this version, or return None."""

@@ -358,6 +358,7 @@ class Replica:
             *(request.call, self.server, self.identity, self._cluster, "", 0.0, 0, hosted),
             side_by_side=True,
             ahead=True,
+            copying_s=0.0 if request.copies_of is None else self.ahead.copying_s(request.copies_of),
         )
 
     def _introduced(self, request: Introduce) -> Reply | None:

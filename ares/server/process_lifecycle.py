@@ -292,7 +292,7 @@ def piloted(
             own,
             lambda: connections(key, settings.transport, sockets=settings.sockets),
             consensus,
-            Switches(),
+            Switches(ahead=settings.client.ahead),
             service="ares-autopilot",
         )
         lookout = Lookout(manager, settings.book(), labels_of(settings), member.site)

@@ -121,16 +121,7 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
         "ares_elements", "Elements held: one or more versions of each object.", holding.elements
     )
     yield Gauge("ares_element_bytes", "Data of the elements held.", holding.bytes)
-    yield Gauge(
-        "ares_moving_configurations",
-        "Configurations that are being moved from: their successor is decided and pending.",
-        holding.moving,
-    )
-    yield Gauge(
-        "ares_moving_objects",
-        "Objects in configurations that are being moved from.",
-        holding.moving_objects,
-    )
+    yield from _of_moves(vitals)
     if holding.spare_servers >= 0:
         yield Gauge(
             "ares_spare_servers",
@@ -148,6 +139,24 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
             vitals.commits,
         )
         yield _histogram("ares_fsync_seconds", "Time of one call to fdatasync.", fsyncs)
+
+
+def _of_moves(vitals: Vitals) -> Iterator[Metric]:
+    yield Gauge(
+        "ares_moving_configurations",
+        "Configurations that are being moved from: their successor is decided and pending.",
+        vitals.holding.moving,
+    )
+    yield Gauge(
+        "ares_moving_objects",
+        "Objects in configurations that are being moved from.",
+        vitals.holding.moving_objects,
+    )
+    yield Gauge(
+        "ares_ahead_bytes",
+        "Memory of copies for configurations that are not decided yet.",
+        vitals.ahead_bytes,
+    )
 
 
 def _of_logs(logs: LogTotals) -> Iterator[Metric]:

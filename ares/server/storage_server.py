@@ -542,6 +542,7 @@ class StorageServer:
             self._trouble(),
             self._commits_s,
             self._logs.held() if self._logs is not None else None,
+            self.replica.ahead.bytes,
         )
 
     def _describe(self, sender: Sender, request: Describe) -> Description:

@@ -332,6 +332,13 @@ LIVE = (
                 decimals=0,
             ),
             Panel(
+                "Copies ahead of a move",
+                "Memory of the copies for configurations that are not decided yet, 64 MiB at most; "
+                "zero soon after the decision.",
+                gauge("ares_ahead_bytes"),
+                "bytes",
+            ),
+            Panel(
                 "Objects that await collection",
                 "A finalized configuration has them, and nobody is given them here any more. For "
                 "a day: the next `reconfig` of the domain collects.",

@@ -22,6 +22,7 @@ from ares.model.messages import (
     ConsensusDescription,
     DiskUsage,
     GetTag,
+    PutAhead,
     Reason,
     Refused,
     WriteConfig,
@@ -124,6 +125,8 @@ def test_what_is_being_moved_and_how_many_servers_may_fail():
 
 async def test_the_page_of_a_server():
     host = StorageServer(plain(requests(50)))
+    held, later = put("k", 1, b"data"), NEXT.at("photos", 2, INITIAL.id)
+    host.replica.handle(PutAhead(1, later.id, held.object, held.tag, held.element, "photos", 2))
     vitals = host.vitals()
     commits = Histogram(DISK_S_BUCKETS)
     commits.add(0.003)
@@ -138,6 +141,7 @@ async def test_the_page_of_a_server():
     )
     assert found["ares_serving"] == 1
     assert found["ares_element_bytes"] == vitals.holding.bytes > 0
+    assert found["ares_ahead_bytes"] == host.replica.ahead.bytes > 0
     assert (found["ares_disk_bytes"], found["ares_disk_live_bytes"]) == (100, 50)
     assert (found["ares_quarantined_elements"], found["ares_repaired_elements_total"]) == (2, 3)
     assert found["ares_damaged_log_places"] == 4

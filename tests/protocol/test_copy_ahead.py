@@ -34,6 +34,7 @@ from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
 from ares.replica import ahead_copies
+from ares.replica.ahead_copies import AheadCopies
 from ares.replica.replica import Replica
 from tests.protocol.protocol_world import ProtocolClient, ProtocolWorld, servers
 
@@ -447,6 +448,119 @@ def test_the_phase_ends_in_time_and_takes_the_copies_under_way_with_it(monkeypat
     assert 2.0 <= world.now < 10
     assert {message.object for message in traffic.of(PutData)} == slow
     assert traffic.of(PutAhead, decided=True) == []
+
+
+def with_clocks(world: ProtocolWorld) -> None:
+    """Let servers measure the time of their copies by the clock of the world."""
+    for replica in world.replicas.values():
+        replica.ahead = AheadCopies(lambda: world.now)
+
+
+def test_movers_that_take_turns_share_the_time_of_the_phase(monkeypatch):
+    """Each mover dies in the phase; a further one finds the time used up, and proposes."""
+    monkeypatch.setattr(copy_ahead, "AHEAD_S", 10.0)
+    world, _, first, traffic = world_of(ABD)
+    with_clocks(world)
+    held = set(NAMES[8:])
+    world.hold = lambda source, target, message: (
+        isinstance(message, GetAhead) and message.object in held and not traffic.decided
+    )
+    mover, began = first, world.now
+    for turn in range(1, 20):
+        pending = mover.start(reconfigure(mover.view, TO_ABD))
+        world.until(lambda turn=turn, job=pending: job.ended or world.now > began + 3 * turn)
+        if traffic.decided:
+            break
+        mover.dead = True
+        mover = world.client(AHEAD)
+    world.until(lambda: pending.ended)
+    assert pending.result().moved == len(NAMES)
+    assert world.now - began < 2 * 10.0
+    assert turn == 4
+
+
+def test_a_mover_after_the_time_of_the_phase_proposes_at_once_and_uses_the_copies():
+    world, _, first, traffic = world_of(ABD)
+    with_clocks(world)
+    first.start(reconfigure(first.view, TO_ABD))
+    world.until(lambda: len(traffic.of(AheadReply)) == 3 * len(NAMES))
+    assert not traffic.decided
+    first.dead = True
+    world.now += copy_ahead.AHEAD_S
+    mover = world.client(AHEAD)
+    traffic = Traffic(world, mover)
+    began = world.now
+    assert mover.run(reconfigure(mover.view, TO_ABD)).moved == len(NAMES)
+    assert traffic.of((PutAhead, GetAhead, PutData)) == []
+    assert traffic.of(Adopt)
+    assert world.now - began < 2
+
+
+def test_a_mover_of_another_target_has_its_own_time():
+    world, _, first, traffic = world_of(ABD)
+    with_clocks(world)
+    first.start(reconfigure(first.view, TO_ABD))
+    world.until(lambda: len(traffic.of(AheadReply)) == 3 * len(NAMES))
+    assert not traffic.decided
+    first.dead = True
+    world.now += copy_ahead.AHEAD_S
+    mover = world.client(AHEAD)
+    traffic = Traffic(world, mover)
+    assert mover.run(reconfigure(mover.view, TO_EC)).moved == len(NAMES)
+    assert traffic.of(PutAhead)
+
+
+def test_the_phase_ends_after_some_time_without_a_copy():
+    world, _, mover, traffic = world_of(ABD)
+    slow = set(NAMES[8:])
+    world.hold = lambda source, target, message: (
+        isinstance(message, GetAhead) and message.object in slow and not traffic.decided
+    )
+    result = mover.run(reconfigure(mover.view, TO_ABD), timeout_s=200.0)
+    assert result.moved == len(NAMES)
+    assert copy_ahead.COPY_GAP_S <= world.now < 2 * copy_ahead.COPY_GAP_S
+
+
+def test_a_near_full_server_does_not_hide_an_able_one_far_away():
+    """Two able servers and a full one; an able one answers after a second."""
+    world, _, mover, traffic = world_of(ABD)
+    full_disk(world, "s5")
+    world.hold = lambda source, target, message: target == "s7" and world.now < 1.0
+    result = mover.run(reconfigure(mover.view, TO_ABD))
+    assert result.moved == len(NAMES)
+    assert traffic.of(PutAhead)
+
+
+def test_without_an_answer_from_far_away_a_full_server_is_named():
+    world, _, mover, traffic = world_of(ABD)
+    full_disk(world, "s5")
+    world.down = {"s7"}
+    with pytest.raises(ConfigurationRefused, match=r"s5 \(its disk is full\)"):
+        mover.run(reconfigure(mover.view, TO_ABD))
+    assert not traffic.decided
+    assert world.now < 10
+
+
+def test_the_loser_of_a_proposal_uses_the_copies_of_the_winner():
+    """The winner dies after the decision, and the loser finishes its move."""
+    world, _, winner, winning = world_of(ABD)
+    loser = world.client(AHEAD)
+    world.hold = lambda source, target, message: (
+        (source is loser and isinstance(message, PutAhead | GetAhead))
+        or (source is winner and isinstance(message, WriteConfig))
+    )
+    lost = loser.start(reconfigure(loser.view, TO_EC))
+    winner.start(reconfigure(winner.view, TO_ABD))
+    world.until(lambda: winning.decided)
+    winner.dead = True
+    losing = Traffic(world, loser)
+    world.hold = lambda source, target, message: source is winner
+    world.until(lambda: lost.ended)
+    result = lost.result()
+    assert (result.ours, result.configuration.same_content(TO_ABD)) == (False, True)
+    assert result.moved + result.skipped == len(NAMES)
+    assert losing.of(Adopt)
+    assert losing.of(PutData) == []
 
 
 def test_large_values_are_copied_ahead_up_to_a_bound(monkeypatch):

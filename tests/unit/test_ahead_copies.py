@@ -31,7 +31,7 @@ from ares.model.messages import (
 from ares.model.tag import TAG_ZERO, Tag
 from ares.replica import ahead_copies
 from ares.replica import replica as replica_module
-from ares.replica.ahead_copies import AHEAD_CONFIGURATIONS_MAX, AHEAD_HELD_S
+from ares.replica.ahead_copies import AHEAD_CONFIGURATIONS_MAX, AHEAD_HELD_S, AHEAD_IDLE_S
 from ares.replica.replica import Replica, ReplicaParts
 from ares.server.storage_server import ServerParts, StorageServer
 from tests.journal.memory_journal import Kept, MemoryJournal
@@ -197,12 +197,60 @@ def test_copies_are_bounded_in_bytes(monkeypatch):
     assert one > 1000
 
 
-def test_the_configurations_with_copies_are_bounded():
-    replica = server()
-    places = [TARGET.at(f"domain{number}", 1, INITIAL.cluster_id) for number in range(20)]
-    assert [outcomes(replica.handle(copy(target=place))) for place in places] == [[DONE]] * 20
+def at_domain(number: int) -> Configuration:
+    return TARGET.at(f"domain{number}", 1, INITIAL.cluster_id)
+
+
+def test_copies_for_idle_configurations_give_way_and_those_of_live_movers_do_not():
+    now = 1000.0
+    replica = server(clock=lambda: now)
+    places = [at_domain(number) for number in range(AHEAD_CONFIGURATIONS_MAX + 4)]
+    first, more = places[:AHEAD_CONFIGURATIONS_MAX], places[AHEAD_CONFIGURATIONS_MAX:]
+    for place in first:
+        assert outcomes(replica.handle(copy(target=place))) == [DONE]
+    now += AHEAD_IDLE_S - 0.1
+    assert [outcomes(replica.handle(copy(target=place))) for place in more] == [[MISSING]] * 4
+    for place in first[3:]:
+        assert outcomes(replica.handle(copy("other", target=place))) == [DONE]
+    now += 0.2
+    held = [outcomes(replica.handle(copy(target=place))) for place in more]
+    assert held == [[DONE]] * 3 + [[MISSING]]
     taken = [replica.ahead.take(place.id, "k", NEW) is not None for place in places]
-    assert taken == [False] * 4 + [True] * AHEAD_CONFIGURATIONS_MAX
+    assert taken == [False] * 3 + [True] * AHEAD_CONFIGURATIONS_MAX + [False]
+
+
+def test_bytes_of_copies_for_idle_configurations_give_way(monkeypatch):
+    now = 1000.0
+    replica = server(clock=lambda: now)
+    replica.handle(copy(target=at_domain(0), value=b"x" * 1000))
+    monkeypatch.setattr(ahead_copies, "AHEAD_BYTES_MAX", replica.ahead.bytes + 100)
+    thief = copy(target=at_domain(1), value=b"x" * 1000)
+    assert outcomes(replica.handle(thief)) == [MISSING]
+    now += AHEAD_IDLE_S
+    assert outcomes(replica.handle(thief)) == [DONE]
+    assert replica.ahead.take(at_domain(0).id, "k", NEW) is None
+    too_large = copy("other", target=at_domain(1), value=b"x" * 1000)
+    now += AHEAD_IDLE_S
+    assert outcomes(replica.handle(too_large)) == [MISSING]
+    assert replica.ahead.take(at_domain(1).id, "k", NEW) is not None, "its own copies stay"
+
+
+def test_a_server_tells_for_how_long_it_has_had_copies():
+    now = 1000.0
+    replica = server(clock=lambda: now)
+
+    def told(target: Configuration | None) -> float:
+        asked = None if target is None else target.id
+        return replica.handle(Describe(5, True, copies_of=asked)).copying_s
+
+    assert told(TARGET) == 0
+    replica.handle(copy())
+    now += 40
+    replica.handle(copy("other"))
+    now += 2
+    assert [told(TARGET), told(LOSER), told(None)] == [42, 0, 0]
+    now -= 100  # a step of the clock
+    assert told(TARGET) == 0
 
 
 def test_ids_of_no_configuration_and_a_second_place_of_an_id_are_not_held():

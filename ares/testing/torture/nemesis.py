@@ -503,6 +503,9 @@ SERVERS_MIN = 3
 DELTAS = (8, 12, 16)
 """Values of delta: at least the number of clients that write an object at once."""
 
+COPIED_AHEAD_SHARE = 0.5
+"""The share of moves with copies ahead."""
+
 OBJECTS_BEFORE_DEATH_MAX = 20
 CHAIN_MAX = 5
 SLOW_SHARE = 0.25
@@ -530,6 +533,7 @@ def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: 
         servers,
         fresh=chance.random() < 0.3,
         transfer=chance.choice(get_args(Transfer)),
+        ahead=chance.random() < COPIED_AHEAD_SHARE,
     )
     if chance.random() < 0.6:
         k_max = len(servers) - 2
@@ -537,7 +541,7 @@ def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: 
             wish, dap="ec", k=chance.randint(min(2, k_max), k_max), delta=chance.choice(DELTAS)
         )
     if dangerous and chance.random() < 0.2:
-        stage = chance.choice(_STAGES)
+        stage = chance.choice([stage for stage in _STAGES if wish.ahead or stage != "copy-ahead"])
         wish = replace(
             wish,
             dies_in=stage,

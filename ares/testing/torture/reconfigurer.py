@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ares.client.connect import connect, consensus_of
 from ares.client.manager import Manager
@@ -55,14 +55,17 @@ async def run_reconfigurer(plan: ReconfigurerPlan) -> None:
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(wishes), sys.stdin
     )
-    store = await connect(settings)
+    stores: dict[bool, Manager] = {}
     while line := await wishes.readline():
         wish = msgspec.json.decode(line, type=Wish)
-        if wish.fresh:
-            await store.close()
-            store = await connect(settings)
-        send_to_parent(await _fulfil(wish, store, consensus, plan.timeout_s))
-    await store.close()
+        if wish.fresh and wish.ahead in stores:
+            await stores.pop(wish.ahead).close()
+        if wish.ahead not in stores:
+            client = structs.replace(settings.client, ahead=wish.ahead)
+            stores[wish.ahead] = await connect(structs.replace(settings, client=client))
+        send_to_parent(await _fulfil(wish, stores[wish.ahead], consensus, plan.timeout_s))
+    for store in stores.values():
+        await store.close()
     await consensus.close()
 
 

@@ -64,7 +64,7 @@ class Wish(Struct, frozen=True):
     """A reconfiguration to try. ``fresh``: by a client that knows only the cluster file.
 
     ``dies_in``: the reconfigurer kills itself (-9) at the ``dies_after``-th report of this stage.
-    ``transfer``: of objects.
+    ``transfer``: of objects. ``ahead``: whether most are copied before the decision.
     """
 
     number: int
@@ -77,6 +77,7 @@ class Wish(Struct, frozen=True):
     dies_after: int = 1
     domain: str = DEFAULT_DOMAIN
     transfer: Transfer = "client"
+    ahead: bool = False
 
     def configuration(self) -> Configuration:
         if self.dap == "ec":
