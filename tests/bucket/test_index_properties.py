@@ -169,13 +169,13 @@ def test_the_same_log_has_the_same_digest_with_either_table(tmp_path_factory, st
     for step in steps:
         play.step(*step)
     path = tmp_path_factory.mktemp("index") / "rows"
-    file = SqliteTable(path)
+    file = SqliteTable(path, b"log")
     fold = BucketFold(file, kept=20)
     for position, entry in enumerate(play.index.log):
         if position % every == every - 1:
             fold.state.save(position)
             file.close()
-            file = SqliteTable(path)
+            file = SqliteTable(path, b"log")
             fold = BucketFold(file, kept=20)
         fold.apply(entry)
     file.close()

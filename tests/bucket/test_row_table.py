@@ -1,17 +1,29 @@
 """The tables of rows, in memory and in SQLite: the same tests for both."""
 
-import pytest
+from typing import Any
+from unittest.mock import patch
 
-from ares.bucket.bucket_state import BucketState, counted_digest, load_rows, row_hash
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ares.bucket.bucket_state import (
+    BucketState,
+    counted_digest,
+    load_rows,
+    row_hash,
+    rows_between,
+)
 from ares.bucket.memory_table import MemoryTable
 from ares.bucket.port import Saved
 from ares.bucket.row_keys import ROWS_END
+from ares.store import sqlite_table
 from ares.store.sqlite_table import SqliteTable
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def table(request, tmp_path):
-    return MemoryTable() if request.param == "memory" else SqliteTable(tmp_path / "index")
+    return MemoryTable() if request.param == "memory" else SqliteTable(tmp_path / "index", b"log")
 
 
 def test_rows_are_set_replaced_and_removed(table):
@@ -59,45 +71,89 @@ def test_rows_of_a_snapshot_are_loaded_and_judged_by_their_digest(table):
     assert not load_rows(MemoryTable(), rows[:1], Saved(9, digest))
 
 
-# -- the file --------------------------------------------------------------------------------------
+# -- rows that are frozen --------------------------------------------------------------------------
 
 
-def _saved_file(path):
-    table = SqliteTable(path)
-    state = BucketState(table)
-    state.put(b"k", b"1")
-    state.save(5)
-    return table, state
+def _all(rows):
+    return rows_between(rows, b"", ROWS_END)
 
 
-def test_a_file_is_opened_at_its_last_saved_point(tmp_path):
-    path = tmp_path / "index"
-    table, state = _saved_file(path)
-    state.put(b"k", b"2")
-    state.put(b"l", b"2")
-    table.close()
-    again = BucketState(SqliteTable(path))
-    assert (again.position, again.table.get(b"k"), again.table.get(b"l")) == (5, b"1", None)
-    assert again.digest == counted_digest(again.table)
+def test_frozen_rows_stay_while_the_table_goes_on(table):
+    for number in range(3000):
+        table.put(b"%05d" % (2 * number), b"old")
+    table.save(Saved(7, 5))
+    before = list(_all(table))
+    frozen = table.frozen()
+    assert frozen.point == Saved(7, 5)
+    seen = _all(frozen)
+    first = [next(seen) for _ in range(10)]
+    for number in range(3000):
+        table.put(b"%05d" % (2 * number + 1), b"new")
+        if number % 3 == 0:
+            table.delete(b"%05d" % (2 * number))
+        if number % 3 == 1:
+            table.put(b"%05d" % (2 * number), b"other")
+        if number % 700 == 0:
+            table.save(Saved(8 + number, 6))
+    assert first + list(seen) == before
+    assert table.saved().position > 7
+    assert list(_all(table)) != before
+    frozen.close()
+    frozen.close()
+    table.put(b"00000", b"later")
+    assert table.get(b"00000") == b"later"
 
 
-@pytest.mark.parametrize("damage", ["rows", "garbage", "empty", "format", "lost"])
-def test_a_file_that_is_wrong_is_begun_again(tmp_path, damage):
-    path = tmp_path / "index"
-    table, _ = _saved_file(path)
-    if damage == "rows":
-        table.put(b"k", b"other")
-        table.save(table.saved())
-    if damage == "format":
-        table.save(table.saved())
-        table._database.execute("PRAGMA user_version = 99")
-        table._database.execute("COMMIT")
-        table._database.execute("BEGIN")
-    table.close()
-    for rest in tmp_path.iterdir() if damage in ("garbage", "empty", "lost") else ():
-        rest.unlink() if damage == "lost" else rest.write_bytes(b"no" * 3000 * (damage != "empty"))
-    again = BucketState(SqliteTable(path))
-    assert (again.position, again.digest, again.table.get(b"k")) == (0, 0, None)
-    again.put(b"k", b"1")
-    again.save(1)
-    assert BucketState(SqliteTable(path)).position == 1
+def test_frozen_rows_stay_when_the_table_is_cleared(table):
+    table.put(b"k", b"1")
+    table.save(Saved(1, 1))
+    frozen = table.frozen()
+    table.clear()
+    table.put(b"l", b"2")
+    table.save(Saved(2, 2))
+    assert list(_all(frozen)) == [(b"k", b"1")]
+    assert list(_all(table)) == [(b"l", b"2")]
+
+
+_changes = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "delete", "scan", "save", "freeze", "clear"]),
+        st.integers(0, 40),
+        st.integers(0, 40),
+    ),
+    max_size=60,
+)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(_changes, st.integers(1, 7))
+def test_a_table_and_its_frozen_rows_are_those_of_a_dictionary(tmp_path_factory, changes, buffered):
+    path = tmp_path_factory.mktemp("index") / "index"
+    with patch.object(sqlite_table, "_BUFFERED_ROWS", buffered):
+        for table in (MemoryTable(), SqliteTable(path, b"log")):
+            rows: dict[bytes, bytes] = {}
+            frozen: list[tuple[Any, list[tuple[bytes, bytes]]]] = []
+            for kind, one, other in changes:
+                key = b"%02d" % one
+                if kind == "put":
+                    table.put(key, b"%d" % other)
+                    rows[key] = b"%d" % other
+                elif kind == "delete":
+                    table.delete(key)
+                    rows.pop(key, None)
+                elif kind == "clear" and one == other:
+                    table.clear()
+                    rows = {}
+                elif kind == "scan":
+                    end = b"%02d" % (one + other)
+                    there = sorted(row for row in rows.items() if key <= row[0] < end)
+                    assert list(table.scan(key, end, other)) == there[:other]
+                elif kind in ("save", "freeze"):
+                    table.save(Saved(one, other))
+                    if kind == "freeze" and len(frozen) < 3:
+                        frozen.append((table.frozen(), sorted(rows.items())))
+                assert table.get(key) == rows.get(key)
+                for view, kept in frozen:
+                    assert list(view.scan(b"", ROWS_END, 100)) == kept
+                    assert list(view.scan(key, ROWS_END, 2)) == [r for r in kept if r[0] >= key][:2]
+        table.close()

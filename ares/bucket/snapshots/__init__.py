@@ -1,0 +1,1 @@
+"""Snapshots of the index: the rows of a position while the index goes on, and their pieces."""
