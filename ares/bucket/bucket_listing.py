@@ -24,8 +24,8 @@ from ares.bucket.row_keys import (
     part_number_of_row,
     part_row,
     parts_of,
-    upload_of_row,
     upload_row,
+    version_of_row,
 )
 
 PAGE_RESULTS_MAX = 1000
@@ -163,7 +163,7 @@ def list_uploads(state: BucketState, request: ListRequest) -> ListedPage:
             walk.jump(after(of_bucket(UPLOAD_ROWS, request.bucket) + escaped(common)))
             last = request._replace(after=common, behind=True, version=None)
         else:
-            upload = upload_of_row(row[0])
+            upload = version_of_row(row[0])
             results.append(ListedKey(key, None, False, upload, _upload.decode(row[1])))
             last = request._replace(after=key, behind=False, version=upload)
     return ListedPage(results, last if request.limit > 0 and _has_more(walk) else None)

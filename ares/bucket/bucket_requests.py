@@ -26,13 +26,14 @@ from ares.bucket.commands import (
     CopyObject,
     DeleteObject,
     KeepSnapshot,
+    Operation,
     PutObject,
-    PutPart,
     SetTags,
+    request_print,
 )
 from ares.bucket.conditions import judge
 from ares.bucket.garbage import may_drop
-from ares.bucket.index_records import Blob, ObjectEntry, Piece
+from ares.bucket.index_records import Blob, ObjectEntry
 from ares.bucket.row_keys import ROWS_END
 from ares.model.errors import AresError
 
@@ -100,7 +101,7 @@ class BucketAnswer(NamedTuple):
 
 
 class ChangeRequest(NamedTuple):
-    """A request for a change. ``operation``: without the pieces of ``data``, which is stored first.
+    """A request for a change. ``operation``: without the ``data``, which is stored first as a blob.
 
     ``attempt``: the number that the client's library gives to this attempt at the request.
     """
@@ -113,36 +114,46 @@ class ChangeRequest(NamedTuple):
 
 
 def change(session: BucketSession, request: ChangeRequest) -> Steps:
-    """Change the index by a command. The number is settled when the answer is known or given up."""
+    """Change the index by a command. All is settled when the answer is known or given up."""
     _check_live(session)
-    number = session.take_number()
+    counter = session.take_blob() if request.data else None
+    fingerprint = request_print(request.invocation, request.operation)
+    check = session.begin_check(fingerprint)
     try:
-        operation, blob = _with_blob(session, number, request)
-        command = session.command(number, operation, request.ms, request.invocation)
-        known = session.first_result(command)
-        if known is not None:
-            return BucketAnswer(known, session.state.position)
-        if may_answer_early(request) and _conditions(operation) is not None:
+        known = session.first_result(check)
+        if known is None and may_answer_early(request) and _conditions(request.operation):
             yield Verify()
             _check_live(session)
-            known = session.first_result(command)  # it may have come meanwhile
-            if known is not None:
-                return BucketAnswer(known, session.state.position)
-            failed = early_failure(session, operation)
+            known = session.first_result(check)  # it may have come meanwhile
+            failed = None if known is not None else early_failure(session, request.operation)
             if failed is not None:
                 return BucketAnswer(CommandResult(failed), session.state.position, True)
-        if blob is not None:
+        operation = request.operation
+        if known is None and counter is not None:
+            blob = session.blob(counter, len(request.data))
+            operation = msgspec.structs.replace(operation, content=blob)
             yield StoreBlob(blob, request.data)
-        _check_live(session)
-        result: CommandResult = yield Commit(_with_promise(session, command))
+            _check_live(session)
+            known = session.first_result(check)
+        if known is not None:
+            return BucketAnswer(known, session.state.position)
+        return (yield from _committed(session, operation, request.ms, request.invocation))
+    finally:
+        session.end_check(check)
+        if counter is not None:
+            session.close_blob(counter)
+
+
+def _committed(
+    session: BucketSession, operation: Operation, ms: int, invocation: bytes = b""
+) -> Steps:
+    """Give a command to the log, with a number from here to its answer."""
+    number = session.take_number()
+    try:
+        result: CommandResult = yield Commit(session.command(number, operation, ms, invocation))
         return BucketAnswer(result, session.state.position)
     finally:
         session.settle(number)
-
-
-def _with_promise(session: BucketSession, command: Command) -> Command:
-    """Return the command with the lowest number of this moment."""
-    return msgspec.structs.replace(command, lowest=min(session.lowest, command.number))
 
 
 def may_answer_early(request: ChangeRequest) -> bool:
@@ -151,18 +162,6 @@ def may_answer_early(request: ChangeRequest) -> bool:
     A later attempt may fail for the success of an earlier one, whose command is still under way.
     """
     return request.attempt == 1 or not request.invocation
-
-
-def _with_blob(
-    session: BucketSession, number: int, request: ChangeRequest
-) -> tuple[ChangingOperation, Blob | None]:
-    """Return the operation with the blob of the request's data."""
-    operation = request.operation
-    if not request.data or not isinstance(operation, PutObject | PutPart):
-        return operation, None
-    blob = session.blob(number, len(request.data))
-    piece = Piece(blob.length, blob)
-    return msgspec.structs.replace(operation, pieces=(piece,)), blob
 
 
 def _conditions(operation: ChangingOperation) -> Conditions | None:
@@ -205,7 +204,7 @@ def get_object(session: BucketSession, bucket: str, key: str) -> Steps:
         if entry is None or entry.marker:
             return BucketAnswer(CommandResult(CommandOutcome.NO_SUCH_KEY), position, True)
         data = b""
-        for piece in entry.pieces:
+        for piece in session.state.leaves(entry.content):
             found = piece.data
             if piece.blob is not None:
                 fetched: bytes | None = yield FetchBlob(piece.blob)
@@ -225,13 +224,12 @@ def collect(session: BucketSession, ms: int) -> Steps:
     """Drop the oldest garbage that no process may need, and tell the index."""
     state = session.state
     found = [blob for _, blob in state.garbage(GARBAGE_AT_ONCE) if may_drop(state, blob)]
+    if not found and not state.has_due_contents():
+        return BucketAnswer(CommandResult(CommandOutcome.DONE), state.position, True)
     for blob in found:
         yield DropBlob(blob)
-    if not found:
-        return BucketAnswer(CommandResult(CommandOutcome.DONE), state.position, True)
     _check_live(session)
-    result = yield Commit(session.upkeep(Collected(tuple(found)), ms))
-    return BucketAnswer(result, state.position)
+    return (yield from _committed(session, Collected(tuple(found)), ms))
 
 
 def sweep(session: BucketSession) -> Steps:
@@ -249,24 +247,22 @@ _rows = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
 def keep_snapshot(session: BucketSession, ms: int) -> Steps:
     """Store the rows as they are now, read them back, tell the index, and trim the log."""
     _check_live(session)
-    number = session.take_number()
+    state, counter = session.state, session.take_blob()
     try:
-        state = session.state
         position, digest = state.position, state.digest.to_bytes(16)
         data = msgspec.msgpack.encode(list(rows_between(state.table, b"", ROWS_END)))
-        blob = session.blob(number, len(data))
+        blob = session.blob(counter, len(data))
         yield StoreBlob(blob, data)
         _check_live(session)
         if (yield FetchBlob(blob)) != data:
             raise SessionEnded("a snapshot was read back with other bytes")
         _check_live(session)
-        keep = KeepSnapshot(position, digest, (Piece(len(data), blob),))
-        result = yield Commit(session.upkeep(keep, ms, number))
+        answer = yield from _committed(session, KeepSnapshot(position, digest, blob), ms)
     finally:
-        session.settle(number)
-    if result.done and len(kept := session.state.snapshots()) > 1:
+        session.close_blob(counter)
+    if answer.result.done and len(kept := session.state.snapshots()) > 1:
         yield TrimLog(kept[0].position)
-    return BucketAnswer(result, session.state.position)
+    return answer
 
 
 def rows_of_snapshot(data: bytes) -> list[tuple[bytes, bytes]]:

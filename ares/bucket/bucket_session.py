@@ -1,23 +1,44 @@
-"""A process's session with the index: its numbers, its open reads, and the promises of its beats.
+"""A process's session with the index: its numbers, its blobs, its open reads, and its promises.
 
 A session belongs to one life of one process. Its number is the position of its OpenSession, and
-nothing is read or checked before this command is folded.
+nothing is read or checked before this command is folded. A process that opens its index again,
+from an earlier position, begins a new session: the promises of the old one were about later
+positions.
 """
+
+from msgspec import Struct
 
 from ares.bucket.bucket_state import BucketState
 from ares.bucket.command_results import CommandResult
 from ares.bucket.commands import (
     COMMAND_LEVEL,
+    UNSETTLED_MAX,
     Beat,
-    ChangingOperation,
     Command,
     OpenSession,
+    Operation,
     UpkeepOperation,
 )
-from ares.bucket.fold import BucketFold, request_print
-from ares.bucket.index_records import Blob
+from ares.bucket.fold import BucketFold
+from ares.bucket.index_records import OPEN_BLOBS_MAX, Blob
+from ares.model.errors import AresError
 
 OPEN_COMMAND = Command(0, 1, 1, 0, OpenSession(COMMAND_LEVEL))
+
+UNANSWERED_MAX = UNSETTLED_MAX // 2
+"""Numbers from the lowest unsettled one on, for requests; upkeep has the rest."""
+
+
+class SessionBusy(AresError):
+    """Too many commands of this process have no answer yet. Nothing was done: try again later."""
+
+
+class _Check(Struct):
+    """A look for an earlier attempt: at the position ``floor``, which a later look moves."""
+
+    fingerprint: bytes
+    floor: int
+    result: CommandResult | None
 
 
 class BucketSession:
@@ -29,13 +50,15 @@ class BucketSession:
     def __init__(self, fold: BucketFold) -> None:
         self.fold = fold
         self.number: int | None = None
-        self._next = 1
-        self._unsettled: dict[int, int] = {}
+        self._next = self._next_blob = self._next_hold = 1
+        self._unsettled: set[int] = set()
+        self._open_blobs: set[int] = set()
         self._reads: dict[int, int] = {}
-        self._read_count = 0
+        self._checks: dict[int, _Check] = {}
 
     @property
     def state(self) -> BucketState:
+        """Return the index. Raises BrokenIndex if it has to be opened again."""
         return self.fold.state
 
     @property
@@ -49,81 +72,113 @@ class BucketSession:
         passed = self.number is not None and self.number < self.state.position
         return passed and not self.is_live
 
-    # -- numbers -----------------------------------------------------------------------------------
+    # -- numbers and blobs -------------------------------------------------------------------------
 
     def take_number(self) -> int:
-        """Take the number of a command and its blob; the command is checked from here on."""
+        """Take the number of a command, at its append. Raises :class:`SessionBusy`."""
+        if self._next - self.lowest >= UNANSWERED_MAX:
+            raise SessionBusy(f"{len(self._unsettled)} commands have no answer: try again later")
         number = self._next
         self._next += 1
-        self._unsettled[number] = self.state.position
+        self._unsettled.add(number)
         return number
-
-    def checked_at(self, number: int) -> int | None:
-        """Return the position at which a command that is not settled was checked."""
-        return self._unsettled.get(number)
 
     def settle(self, number: int) -> None:
         """Settle a number: its command was answered, or is given up and must do nothing now."""
-        self._unsettled.pop(number, None)
+        self._unsettled.discard(number)
 
     @property
     def lowest(self) -> int:
         """Return the lowest number that is not settled."""
         return min(self._unsettled, default=self._next)
 
-    def blob(self, number: int, length: int) -> Blob:
-        """Return the name of new data, which bears a taken number."""
-        assert self.number is not None, "no blob before the session's number is known"
-        return Blob(self.number, number, 1, length)
+    def take_blob(self) -> int:
+        """Take a number for a new blob, before its first chunk is stored."""
+        counter = self._next_blob
+        self._next_blob += 1
+        self._open_blobs.add(counter)
+        return counter
 
-    # -- reads -------------------------------------------------------------------------------------
+    def blob(self, counter: int, length: int) -> Blob:
+        """Return the name of a blob with a taken number."""
+        assert self.number is not None, "no blob before the session's number is known"
+        return Blob(self.number, counter, length)
+
+    def close_blob(self, counter: int) -> None:
+        """Close a blob: its command was answered or given up, and no later one may name it."""
+        self._open_blobs.discard(counter)
+
+    # -- reads and checks --------------------------------------------------------------------------
 
     def begin_read(self) -> int:
         """Begin a read of the index as it is now; return the read's name."""
-        self._read_count += 1
-        self._reads[self._read_count] = self.state.position
-        return self._read_count
+        self._next_hold += 1
+        self._reads[self._next_hold] = self.state.position
+        return self._next_hold
 
     def end_read(self, read: int) -> None:
         self._reads.pop(read, None)
 
+    def begin_check(self, fingerprint: bytes) -> int:
+        """Look for an earlier attempt at a request, until its answer; return the check's name.
+
+        The results of attempts from here on are remembered until :meth:`end_check`.
+        """
+        self._next_hold += 1
+        if fingerprint:
+            state = self.state
+            self._checks[self._next_hold] = _Check(
+                fingerprint, state.position, state.invocation(fingerprint)
+            )
+        return self._next_hold
+
+    def first_result(self, check: int) -> CommandResult | None:
+        """Return the result of an earlier attempt at the same request, in any session."""
+        known = self._checks.get(check)
+        if known is None:
+            return None
+        return known.result or self.state.invocation(known.fingerprint)
+
+    def end_check(self, check: int) -> None:
+        self._checks.pop(check, None)
+
+    def _look_again(self) -> None:
+        """Move the floors of checks that last long, as those of large uploads.
+
+        A result is remembered for twice as many positions as there are between two looks.
+        """
+        state, every = self.state, self.fold.kept // 2
+        for check in self._checks.values():
+            if state.position - check.floor >= every:
+                check.result = check.result or state.invocation(check.fingerprint)
+                check.floor = state.position
+
     @property
     def reading_from(self) -> int:
-        """Return the oldest position that a read or the check of a command may need."""
-        return min([self.state.position, *self._reads.values(), *self._unsettled.values()])
+        """Return the oldest position that a read or the check of a request may need."""
+        floors = [check.floor for check in self._checks.values()]
+        return min([self.state.position, *self._reads.values(), *floors])
 
     # -- commands ----------------------------------------------------------------------------------
 
     def command(
-        self, number: int, operation: ChangingOperation, ms: int, invocation: bytes = b""
+        self, number: int, operation: Operation, ms: int, invocation: bytes = b""
     ) -> Command:
-        """Return the command with a taken number."""
-        return self._made(number, operation, ms, invocation)
-
-    def upkeep(self, operation: UpkeepOperation, ms: int, number: int = 0) -> Command:
-        """Return a command whose repetition changes nothing, with a number of its own."""
-        if not number:
-            number = self._next
-            self._next += 1
-        return self._made(number, operation, ms, b"")
-
-    def beat(self, ms: int) -> Command:
-        """Return a beat with the promises as they are in this moment, all at once."""
-        state = self.state
-        digest = state.digest.to_bytes(16)
-        return self.upkeep(Beat(state.position, digest, self.reading_from), ms)
-
-    def _made(
-        self,
-        number: int,
-        operation: ChangingOperation | UpkeepOperation,
-        ms: int,
-        invocation: bytes,
-    ) -> Command:
+        """Return the command with a taken number, and the lowest number of this moment."""
         assert self.number is not None, "no command before the session's number is known"
         lowest = min(self.lowest, number)
         return Command(self.number, number, lowest, ms, operation, invocation=invocation)
 
-    def first_result(self, command: Command) -> CommandResult | None:
-        """Return the result of an earlier attempt at the same request, in any session."""
-        return self.state.invocation(request_print(command)) if command.invocation else None
+    def upkeep(self, operation: UpkeepOperation, ms: int) -> Command:
+        """Return a command whose result nothing waits for, with a number of its own."""
+        self._next += 1
+        return self.command(self._next - 1, operation, ms)
+
+    def beat(self, ms: int) -> Command:
+        """Return a beat with the promises as they are in this moment, all at once."""
+        self._look_again()
+        state, opened = self.state, sorted(self._open_blobs)
+        listed = tuple(opened[:OPEN_BLOBS_MAX])
+        blobs_from = min(opened[OPEN_BLOBS_MAX:], default=self._next_blob)
+        digest = state.digest.to_bytes(16)
+        return self.upkeep(Beat(state.position, digest, self.reading_from, blobs_from, listed), ms)

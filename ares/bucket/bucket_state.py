@@ -3,7 +3,7 @@
 The digest is the sum of a 128-bit hash over all rows: it changes with each row, in any order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from ares.bucket.command_results import CommandResult, decode_result, encode_result
 from ares.bucket.index_records import (
     Blob,
-    BlobPlace,
     BucketEntry,
+    ContentPlace,
     IndexTotals,
     ObjectEntry,
     PartEntry,
@@ -24,9 +24,11 @@ from ares.bucket.index_records import (
     SnapshotEntry,
     UploadEntry,
     Version,
+    piece_of,
 )
 from ares.bucket.port import RowTable, Saved
 from ares.bucket.row_keys import (
+    GARBAGE_CONTENT_ROWS,
     GARBAGE_ROWS,
     INVOCATION_ORDER_ROWS,
     OBJECT_ROWS,
@@ -38,6 +40,9 @@ from ares.bucket.row_keys import (
     behind_key,
     blob_row,
     bucket_row,
+    content_place_row,
+    content_row,
+    garbage_content_row,
     garbage_row,
     invocation_order_row,
     invocation_row,
@@ -49,7 +54,9 @@ from ares.bucket.row_keys import (
     session_row,
     snapshot_row,
     upload_row,
+    version_of_row,
 )
+from ares.model.errors import AresError
 
 _DIGESTS = 1 << 128
 SCAN_ROWS = 1000
@@ -59,8 +66,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoders: dict[type[Struct], msgspec.msgpack.Decoder[Any]] = {
     kind: msgspec.msgpack.Decoder(kind)
     for kind in (
-        BlobPlace,
         BucketEntry,
+        ContentPlace,
         IndexTotals,
         ObjectEntry,
         PartEntry,
@@ -69,7 +76,13 @@ _decoders: dict[type[Struct], msgspec.msgpack.Decoder[Any]] = {
         UploadEntry,
     )
 }
+_blob = msgspec.msgpack.Decoder(Blob)
+_pieces = msgspec.msgpack.Decoder(tuple[Piece, ...])
 Record = TypeVar("Record", bound=Struct)
+
+
+class ContentGone(AresError):
+    """The content was collected, because the session of its reader has ended. Read again."""
 
 
 def row_hash(key: bytes, value: bytes) -> int:
@@ -90,21 +103,26 @@ def counted_digest(table: RowTable) -> int:
 
 
 def load_rows(table: RowTable, rows: Iterable[tuple[bytes, bytes]], point: Saved) -> bool:
-    """Fill an empty table with the rows of a snapshot; return whether they have its digest."""
+    """Fill a table with the rows of a snapshot alone; return whether they have its digest."""
     digest = 0
+    table.clear()
     for key, value in rows:
         table.put(key, value)
         digest = (digest + row_hash(key, value)) % _DIGESTS
+    if digest != point.digest:
+        table.clear()
+        return False
     table.save(point)
-    return digest == point.digest
+    return True
 
 
 class BucketState:
     """The index at ``position``: all entries of the log below it were applied.
 
-    ``sessions``: the live sessions, as their rows. ``lowest_reading``: the oldest position that a
-    live session may need.
+    ``sessions``: the live sessions, as their rows. ``ms``: the time of the command under way.
     """
+
+    ms = 0
 
     def __init__(self, table: RowTable) -> None:
         self.table = table
@@ -117,6 +135,7 @@ class BucketState:
 
     @property
     def lowest_reading(self) -> int:
+        """Return the oldest position that a live session may need."""
         return min(
             (session.reading_from for session in self.sessions.values()), default=self.position
         )
@@ -138,11 +157,6 @@ class BucketState:
             self.digest = (self.digest - row_hash(key, value)) % _DIGESTS
         return value is not None
 
-    def save(self, position: int) -> None:
-        """Keep the rows as those at ``position``."""
-        self.position = position
-        self.table.save(Saved(position, self.digest))
-
     def record(self, key: bytes, kind: type[Record]) -> Record | None:
         value = self.table.get(key)
         return None if value is None else _decoders[kind].decode(value)
@@ -161,7 +175,8 @@ class BucketState:
         """Change a session, and forget its results below the lowest number."""
         known = self.sessions.get(number)
         if known is not None and session.lowest > known.lowest:
-            self._forget_results(number, session.lowest)
+            size = session.result_bytes - self._forget_results(number, session.lowest)
+            session = replace(session, result_bytes=size)
         self.sessions[number] = session
         self.put_record(session_row(number), session)
 
@@ -170,26 +185,37 @@ class BucketState:
         del self.sessions[number]
         self.delete(session_row(number))
 
-    def _forget_results(self, session: int, lowest: int) -> None:
-        for key, _ in rows_between(self.table, result_row(session, 0), result_row(session, lowest)):
+    def _forget_results(self, session: int, lowest: int) -> int:
+        """Forget the results of a session's numbers below ``lowest``; return their bytes."""
+        size = 0
+        rows = rows_between(self.table, result_row(session, 0), result_row(session, lowest))
+        for key, value in rows:
+            size += len(value)
             self.delete(key)
+        return size
 
     def result(self, session: int, number: int) -> CommandResult | None:
         """Return the remembered result of a command."""
         value = self.table.get(result_row(session, number))
         return None if value is None else decode_result(value)
 
-    def remember(self, session: int, number: int, result: CommandResult) -> None:
-        self.put(result_row(session, number), encode_result(result))
+    def remember(self, number: int, command: int, result: CommandResult) -> None:
+        """Remember the result of a session's command."""
+        value, session = encode_result(result), self.sessions[number]
+        self.put(result_row(number, command), value)
+        size = session.result_bytes + len(value)
+        self.set_session(number, replace(session, result_bytes=size))
 
     def invocation(self, fingerprint: bytes) -> CommandResult | None:
-        """Return the first result of a request that was sent again."""
-        value = self.table.get(invocation_row(fingerprint))
+        """Return the first result of a request that was sent again; None without a fingerprint."""
+        value = self.table.get(invocation_row(fingerprint)) if fingerprint else None
         return None if value is None else decode_result(value)
 
     def remember_invocation(self, fingerprint: bytes, result: CommandResult) -> None:
-        self.put(invocation_row(fingerprint), encode_result(result))
+        value = encode_result(result)
+        self.put(invocation_row(fingerprint), value)
         self.put(invocation_order_row(self.position), fingerprint)
+        self._count_invocations(len(value))
 
     def forget_invocations(self, below: int, count_max: int) -> None:
         """Forget the oldest requests below a position, at most ``count_max`` of them."""
@@ -197,8 +223,14 @@ class BucketState:
             return
         end = invocation_order_row(below)
         for key, fingerprint in self.table.scan(INVOCATION_ORDER_ROWS, end, count_max):
+            row = invocation_row(fingerprint)
+            self._count_invocations(-len(self.table.get(row) or b""))
+            self.delete(row)
             self.delete(key)
-            self.delete(invocation_row(fingerprint))
+
+    def _count_invocations(self, growth: int) -> None:
+        size = self.totals.invocation_bytes + growth
+        self.set_totals(replace(self.totals, invocation_bytes=size))
 
     # -- buckets, objects, uploads -----------------------------------------------------------------
 
@@ -238,9 +270,9 @@ class BucketState:
         self.put_record(object_row(bucket, key, entry.version), entry)
 
     def remove_entry(self, bucket: str, key: str, entry: ObjectEntry) -> None:
-        """Remove a version, and take back its uses of blobs."""
+        """Remove a version, and take back its use of its content."""
         self.delete(object_row(bucket, key, entry.version))
-        self.give_up(entry.pieces)
+        self.give_up(entry.content)
 
     def upload(self, bucket: str, key: str, upload: Version) -> UploadEntry | None:
         return self.record(upload_row(bucket, key, upload), UploadEntry)
@@ -251,28 +283,32 @@ class BucketState:
         for key, value in rows_between(self.table, prefix, after(prefix)):
             yield key, _decoders[PartEntry].decode(value)
 
-    # -- blobs -------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
-    def place(self, blob: Blob) -> BlobPlace | None:
-        return self.record(blob_row(blob), BlobPlace)
+    def place(self, blob: Blob) -> ContentPlace | None:
+        return self.record(blob_row(blob), ContentPlace)
 
-    def use(self, pieces: Iterable[Piece]) -> None:
-        """Count a further use of each blob of the pieces."""
-        for piece in pieces:
-            if piece.blob is not None:
-                place = self.place(piece.blob) or BlobPlace(0)
-                self.put_record(blob_row(piece.blob), replace(place, uses=place.uses + 1))
+    def use(self, piece: Piece) -> None:
+        """Count a further use of the blob or the shared content of a piece."""
+        row = _place_row(piece)
+        if row is not None:
+            place = self.record(row, ContentPlace) or ContentPlace(0)
+            self.put_record(row, replace(place, uses=place.uses + 1))
 
-    def give_up(self, pieces: Iterable[Piece]) -> None:
-        """Take back a use; a blob without a use is garbage from this position on."""
-        for piece in pieces:
-            if piece.blob is not None:
-                place = self.place(piece.blob)
-                assert place is not None, "a use that is taken back was counted"
-                if place.uses > 1:
-                    self.put_record(blob_row(piece.blob), replace(place, uses=place.uses - 1))
-                else:
-                    self._throw_away(piece.blob)
+    def give_up(self, piece: Piece) -> None:
+        """Take back a use; without any, the blob or content is garbage from this position on."""
+        row = _place_row(piece)
+        if row is None:
+            return
+        place = self.record(row, ContentPlace)
+        assert place is not None, "a use that is taken back was counted"
+        if place.uses > 1:
+            self.put_record(row, replace(place, uses=place.uses - 1))
+        elif piece.blob is not None:
+            self._throw_away(piece.blob)
+        elif piece.content is not None:
+            self.put_record(row, replace(place, uses=0, garbage=self.position))
+            self.put(garbage_content_row(self.position, piece.content), b"")
 
     def lose(self, blobs: Iterable[Blob]) -> None:
         """Make garbage of new blobs whose command had no success."""
@@ -281,7 +317,7 @@ class BucketState:
                 self._throw_away(blob)
 
     def _throw_away(self, blob: Blob) -> None:
-        self.put_record(blob_row(blob), BlobPlace(0, self.position))
+        self.put_record(blob_row(blob), ContentPlace(0, self.position))
         self.put_record(garbage_row(self.position, blob), blob)
 
     def forget_garbage(self, blob: Blob) -> None:
@@ -295,6 +331,74 @@ class BucketState:
         rows = self.table.scan(GARBAGE_ROWS, after(GARBAGE_ROWS), limit)
         return [(position_of_row(key), _blob.decode(value)) for key, value in rows]
 
+    def share(self, content: Version, pieces: Sequence[Piece]) -> Piece:
+        """Keep pieces, whose uses were counted, as a shared content, and count its first use."""
+        depth = 1 + max(map(self.depth, pieces))
+        self.put(content_row(content), _encode(pieces))
+        self.put_record(content_place_row(content), ContentPlace(1, depth=depth))
+        return Piece(sum(piece.length for piece in pieces), content=content)
+
+    def depth(self, piece: Piece) -> int:
+        """Return the levels of shared contents of a piece."""
+        row = None if piece.content is None else content_place_row(piece.content)
+        place = None if row is None else self.record(row, ContentPlace)
+        return 0 if place is None else place.depth
+
+    def has_due_contents(self) -> bool:
+        """Return whether a shared content can be taken apart: no session may need it any more."""
+        return bool(self._due_contents(1))
+
+    def _due_contents(self, limit: int) -> Sequence[tuple[bytes, bytes]]:
+        end = garbage_content_row(self.lowest_reading, Version(0))
+        return self.table.scan(GARBAGE_CONTENT_ROWS, end, limit)
+
+    def take_apart(self, pieces_max: int) -> None:
+        """Take shared contents apart that no session may need, of at most so many pieces."""
+        for row, _ in self._due_contents(pieces_max):
+            content = version_of_row(row)
+            pieces = self._shared(content)
+            pieces_max -= len(pieces)
+            if pieces_max < 0:
+                return
+            for key in (row, content_row(content), content_place_row(content)):
+                self.delete(key)
+            for piece in pieces:
+                self.give_up(piece)
+
+    def part_sizes(self, entry: ObjectEntry) -> list[int]:
+        """Return the sizes of the parts of a multipart upload that an object was made of.
+
+        Raises :class:`ContentGone` as :meth:`leaves` does.
+        """
+        content = entry.content.content
+        if entry.parts < 2 or content is None:
+            return [entry.size] * entry.parts
+        return [piece.length for piece in self._shared(content)]
+
+    def _shared(self, content: Version) -> tuple[Piece, ...]:
+        row = self.table.get(content_row(content))
+        if row is None:
+            raise ContentGone(f"the content {content} is gone: read the object again")
+        pieces: tuple[Piece, ...] = _pieces.decode(row)
+        return pieces
+
+    def leaves(self, piece: Piece, first: int = 0, length: int | None = None) -> Iterator[Piece]:
+        """Yield ``length`` bytes of a piece from ``first`` on, as pieces of blobs and data.
+
+        Raises :class:`ContentGone` if the session of the reader has ended meanwhile.
+        """
+        end = piece.length if length is None else first + length
+        if piece.content is None:
+            if first < end:
+                yield piece.cut(first, end - first)
+            return
+        at = -piece.start
+        for part in self._shared(piece.content):
+            begin, until = max(first - at, 0), min(end - at, part.length)
+            if begin < until:
+                yield from self.leaves(part, begin, until - begin)
+            at += part.length
+
     # -- snapshots ---------------------------------------------------------------------------------
 
     def snapshots(self) -> list[SnapshotEntry]:
@@ -305,11 +409,15 @@ class BucketState:
     def keep_snapshot(self, entry: SnapshotEntry, kept: int) -> None:
         """Keep a snapshot, and give up the oldest beyond ``kept``."""
         known = self.snapshots()
-        self.use(entry.pieces)
+        self.use(piece_of(entry.blob))
         self.put_record(snapshot_row(entry.position), entry)
         for old in known[: len(known) + 1 - kept]:
             self.delete(snapshot_row(old.position))
-            self.give_up(old.pieces)
+            self.give_up(piece_of(old.blob))
 
 
-_blob = msgspec.msgpack.Decoder(Blob)
+def _place_row(piece: Piece) -> bytes | None:
+    """Return the row that counts the uses of a piece's blob or content; None for data."""
+    if piece.blob is not None:
+        return blob_row(piece.blob)
+    return None if piece.content is None else content_place_row(piece.content)

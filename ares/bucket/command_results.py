@@ -24,13 +24,14 @@ class CommandOutcome(enum.IntEnum):
     BAD_PART = 10  # 400 InvalidPart
     BAD_PART_ORDER = 11  # 400 InvalidPartOrder
     PART_TOO_SMALL = 12  # 400 EntityTooSmall
-    TOO_MANY_PIECES = 13  # 400: a copy of more pieces than an entry may have
+    TOO_NESTED = 13  # 400: a copy of a copy of a copy, in parts, more than 64 times
     OVER_QUOTA = 14  # 403
     NO_SUCH_SOURCE = 15  # 404
     BAD_RANGE = 16  # 400
     NOT_TAKEN = 17  # an upkeep command that came too late, or was too early
     BATCH_FAILED = 18  # an item of an atomic batch failed: ``items`` has the outcomes
     TOO_LARGE = 19  # 400 EntityTooLarge
+    BUSY = 20  # 503 SlowDown: remembered results hold too many bytes, nothing changed
 
 
 class CommandResult(Struct, frozen=True, array_like=True, gc=False):
@@ -54,6 +55,7 @@ COMMAND_DONE = CommandResult(CommandOutcome.DONE)
 COMMAND_FENCED = CommandResult(CommandOutcome.FENCED)
 COMMAND_SETTLED = CommandResult(CommandOutcome.SETTLED)
 COMMAND_MALFORMED = CommandResult(CommandOutcome.MALFORMED)
+COMMAND_BUSY = CommandResult(CommandOutcome.BUSY)
 COMMAND_NOT_TAKEN = CommandResult(CommandOutcome.NOT_TAKEN)
 
 _encoder = msgspec.msgpack.Encoder()

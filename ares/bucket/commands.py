@@ -8,23 +8,24 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from blake3 import blake3
+from msgspec import Meta, Struct, structs
 
 from ares.bucket.index_records import (
     BATCH_ITEMS_MAX,
-    INDEX_DATA_BYTES_MAX,
+    OPEN_BLOBS_MAX,
     PART_NUMBER_MAX,
     Blob,
     BucketKey,
     BucketName,
     Bytes,
     Checksum,
+    Content,
     Digest,
     Etag,
     Metadata,
     Milliseconds,
     PartNumber,
-    Pieces,
     Tags,
     Version,
     Versioning,
@@ -82,11 +83,17 @@ class OpenSession(IndexOperation, frozen=True, tag=1):
 
 
 class Beat(IndexOperation, frozen=True, tag=2):
-    """Tell the digest at a position, and the oldest position that a read may need: a promise."""
+    """Tell the digest at a position, and promise what the session does not need any more.
+
+    ``reading_from``: the oldest position that a read may need. Of the blobs below ``blobs_from``,
+    later commands name ``open_blobs`` alone.
+    """
 
     position: Position
     digest: Digest
     reading_from: Position
+    blobs_from: Number
+    open_blobs: Annotated[tuple[Number, ...], Meta(max_length=OPEN_BLOBS_MAX)] = ()
 
 
 class EndSession(IndexOperation, frozen=True, tag=3):
@@ -97,17 +104,17 @@ class EndSession(IndexOperation, frozen=True, tag=3):
 
 
 class Collected(IndexOperation, frozen=True, tag=4):
-    """Forget garbage whose names were dropped."""
+    """Forget garbage whose names were dropped, and take shared contents apart that nothing uses."""
 
     blobs: Annotated[tuple[Blob, ...], Meta(max_length=COLLECTED_MAX)]
 
 
 class KeepSnapshot(IndexOperation, frozen=True, tag=5):
-    """Keep a snapshot of the rows at ``position``, whose pieces are at a quorum."""
+    """Keep a snapshot of the rows at ``position``, which is at a quorum as ``blob``."""
 
     position: Position
     digest: Digest
-    pieces: Pieces
+    blob: Blob
 
 
 class RaiseLevel(IndexOperation, frozen=True, tag=6):
@@ -157,12 +164,9 @@ class OfObject(IndexOperation, frozen=True):
     key: BucketKey
 
     def __post_init__(self) -> None:
-        """Check the key's length in bytes, and the bytes kept in the index."""
+        """Check the key's length in bytes."""
         if not fits(self.key, KEY_BYTES_MAX):
             raise ValueError("a key longer than an object's name may be")
-        inline = sum(len(piece.data) for piece in getattr(self, "pieces", ()))
-        if inline > INDEX_DATA_BYTES_MAX:
-            raise ValueError(f"{inline} bytes in the index, at most {INDEX_DATA_BYTES_MAX}")
 
 
 class CopySource(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -178,7 +182,7 @@ class CopySource(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_
 class PutObject(OfObject, frozen=True, tag=32):
     """Make a new version of an object."""
 
-    pieces: Pieces
+    content: Content
     etag: Etag
     conditions: Conditions = UNCONDITIONAL
     metadata: Metadata = b""
@@ -252,7 +256,7 @@ class PutPart(OfUpload, frozen=True, tag=49):
     """Set a part of an upload, in place of an earlier one with its number."""
 
     part: PartNumber
-    pieces: Pieces
+    content: Content
     etag: Etag
     checksum: Checksum = b""
 
@@ -297,10 +301,10 @@ ChangingOperation = (
 
 
 class Command(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An operation of a session. ``number``: its number in the session.
+    """An operation of a session. ``number``: its number in the session, taken at the append.
 
-    ``lowest``: the session's lowest number whose command or blob is not settled. ``invocation``:
-    the id that a client's library gives to all attempts of a request.
+    ``lowest``: the session's lowest number whose command is not settled. ``invocation``: the id
+    that a client's library gives to all attempts of a request.
     """
 
     session: Position
@@ -336,34 +340,45 @@ def decode_command(entry: bytes) -> Command | None:
         return None
 
 
-def own_blobs(operation: UpkeepOperation | ChangingOperation) -> Iterator[Blob]:
+Operation = UpkeepOperation | ChangingOperation
+
+
+def own_blobs(operation: Operation) -> Iterator[Blob]:
     """Yield the blobs that an operation names: they must be new, and of its own session."""
-    items: tuple[object, ...] = (
-        operation.items if isinstance(operation, ObjectBatch) else (operation,)
-    )
-    for item in items:
-        if isinstance(item, PutObject | PutPart | KeepSnapshot):
-            for piece in item.pieces:
-                if piece.blob is not None:
-                    yield piece.blob
+    if isinstance(operation, KeepSnapshot):
+        yield operation.blob
+    for item in operation.items if isinstance(operation, ObjectBatch) else (operation,):
+        if isinstance(item, PutObject | PutPart) and isinstance(item.content, Blob):
+            yield item.content
 
 
-def invocation_print(command: Command) -> bytes:
-    """Return the bytes that all attempts of a request have in common, in any session.
+def request_print(invocation: bytes, operation: ChangingOperation) -> bytes:
+    """Return 16 bytes for a request, equal for its attempts alone; none without an invocation.
 
-    The kind, the bucket, the key, the conditions, and the etag or the upload; no blob.
+    All attempts of a request have the kind, the bucket, the key, the conditions, and the etag or
+    the upload in common, in any session; not the blob.
     """
-    operation = command.operation
-    items: tuple[Struct, ...] = (
-        operation.items if isinstance(operation, ObjectBatch) else (operation,)
+    return (
+        blake3(_encoder.encode([invocation, _common(operation)])).digest(16) if invocation else b""
     )
-    common = [
-        [type(item).__name__]
-        + [
-            getattr(item, field)
-            for field in item.__struct_fields__
-            if field not in ("pieces", "checksum")
-        ]
-        for item in items
-    ]
-    return _encoder.encode([command.invocation, type(operation).__name__, common])
+
+
+def _common(value: object) -> object:
+    """Return the fields that attempts have in common, without defaults at their end.
+
+    The kinds have their numbers, not the names of classes: releases must agree on the bytes.
+    """
+    if isinstance(value, tuple):
+        return list(map(_common, value))
+    if not isinstance(value, Struct):
+        return value
+    kind = value.__struct_config__.tag
+    fields: list[object] = [] if kind is None else [kind]
+    told = len(fields)
+    for field in structs.fields(type(value)):
+        found = getattr(value, field.name)
+        common = field.name not in ("content", "checksum")
+        fields.append(_common(found) if common else None)
+        if common and found != field.default:
+            told = len(fields)
+    return fields[:told]

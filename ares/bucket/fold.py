@@ -1,18 +1,22 @@
 """The fold: applies the entries of the log in order, and tells the result of each command.
 
 The order of the rules matters. A command of a session that has ended changes nothing and is not
-remembered. A number below the session's lowest is settled: nothing. A number seen before has the
-remembered result, and its blob stays where it is. An invocation seen before, in any session, has
-its first result, and the new blob is garbage. Only then is the command applied.
+remembered. A number below the session's lowest is settled: nothing changes, its time neither. A
+number seen before has the remembered result, and its blob stays where it is. An invocation seen
+before, in any session, has its first result, and the new blob is garbage. Only then is the command
+applied.
 """
 
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from blake3 import blake3
 from msgspec.structs import replace
 
 from ares.bucket.bucket_state import BucketState
 from ares.bucket.command_results import (
+    COMMAND_BUSY,
     COMMAND_DONE,
     COMMAND_FENCED,
     COMMAND_MALFORMED,
@@ -38,16 +42,18 @@ from ares.bucket.commands import (
     ObjectBatch,
     OfUpload,
     OpenSession,
+    Operation,
     PutObject,
     RaiseLevel,
     SetBucket,
     SetTags,
     UpkeepOperation,
     decode_command,
-    invocation_print,
     own_blobs,
+    request_print,
 )
 from ares.bucket.index_records import (
+    PART_NUMBER_MAX,
     Blob,
     BucketEntry,
     SessionEntry,
@@ -56,7 +62,7 @@ from ares.bucket.index_records import (
 )
 from ares.bucket.multipart import begin_upload, change_upload
 from ares.bucket.object_changes import change_object, change_objects
-from ares.bucket.port import RowTable
+from ares.bucket.port import RowTable, Saved
 from ares.bucket.row_keys import bucket_row, configuration_row
 from ares.model.errors import AresError
 
@@ -66,11 +72,23 @@ INVOCATIONS_KEPT = 2**17
 INVOCATIONS_FORGOTTEN = 4
 """Invocations forgotten when one is remembered: a backlog ends."""
 
+INVOCATION_BYTES_MAX = 256 * 1024**2
+"""Bytes of remembered results of invocations; above, younger ones are forgotten, too."""
+
+SESSION_RESULT_BYTES_MAX = 4 * 1024**2
+"""Bytes of remembered results with which a session may give a further command."""
+
+SESSIONS_MAX = 1024
 SNAPSHOTS_KEPT = 2
+DIGESTS_KEPT = 4096
 
 
 class UnknownLevel(AresError):
     """A command in the log needs a later release. Nothing is lost: upgrade this process."""
+
+
+class BrokenIndex(AresError):
+    """An entry was applied in part. Open the index again, from its last saved point."""
 
 
 class AppliedCommand(NamedTuple):
@@ -78,20 +96,49 @@ class AppliedCommand(NamedTuple):
 
     session: int
     number: int
-    operation: UpkeepOperation | ChangingOperation
+    operation: Operation
     result: CommandResult
 
 
 class BucketFold:
     """The index as a fold of the log.
 
+    An entry whose application fails, as on a full disk, may leave half of its rows: the index is
+    broken from then on, and has no state to answer from.
+
     ``kept``: :data:`INVOCATIONS_KEPT` unless all processes of a test say otherwise.
     """
 
     def __init__(self, table: RowTable, partition: int = 0, kept: int = INVOCATIONS_KEPT) -> None:
-        self.state = BucketState(table)
+        self._state = BucketState(table)
+        self._whole = True
         self._partition = partition
-        self._kept = kept
+        self.kept = kept
+        self._digests = deque([self._state.digest], DIGESTS_KEPT)
+
+    @property
+    def state(self) -> BucketState:
+        """Return the index. Raises :class:`BrokenIndex` after an unfinished entry or save."""
+        if not self._whole:
+            raise BrokenIndex("an entry of the index was left unfinished: open the index again")
+        return self._state
+
+    @contextmanager
+    def _unfinished(self) -> Iterator[BucketState]:
+        """Let the index be broken unless the block ends without an exception."""
+        state, self._whole = self.state, False
+        yield state
+        self._whole = True
+
+    def save(self) -> None:
+        """Keep the rows as those of the position."""
+        with self._unfinished() as state:
+            state.table.save(Saved(state.position, state.digest))
+
+    def digest_at(self, position: int) -> int | None:
+        """Return the digest at a position, if it is one of the last :data:`DIGESTS_KEPT`."""
+        back = self.state.position - position
+        return self._digests[-1 - back] if 0 <= back < len(self._digests) else None
 
     def apply(self, entry: bytes) -> AppliedCommand | None:
         """Apply the entry at the position; return None if it is no command of this partition.
@@ -108,32 +155,35 @@ class BucketFold:
             )
         command = decode_command(entry)
         applied = None
-        if command is None or command.partition != self._partition:
-            self._count_malformed()
-        else:
-            applied = self._take(command)
-        state.position += 1
+        with self._unfinished():
+            if command is None or command.partition != self._partition:
+                self._count_malformed()
+            else:
+                applied = self._take(command)
+            state.position += 1
+            self._digests.append(state.digest)
         return applied
 
     def _count_malformed(self) -> None:
-        totals = self.state.totals
-        self.state.set_totals(replace(totals, malformed=totals.malformed + 1))
+        totals = self._state.totals
+        self._state.set_totals(replace(totals, malformed=totals.malformed + 1))
 
     def _take(self, command: Command) -> AppliedCommand:
         """Apply a command by the rules of sessions."""
-        state, operation, number = self.state, command.operation, command.number
+        state, operation, number = self._state, command.operation, command.number
         if isinstance(operation, OpenSession):
             return AppliedCommand(state.position, 0, operation, self._open(operation))
         session = state.sessions.get(command.session)
         if session is None:
             return AppliedCommand(command.session, number, operation, COMMAND_FENCED)
+        if is_settled(number, session.lowest):
+            return AppliedCommand(command.session, number, operation, COMMAND_SETTLED)
+        state.ms = command.ms
         if command.ms > state.totals.clock_ms:
             state.set_totals(replace(state.totals, clock_ms=command.ms))
         lowest = max(session.lowest, command.lowest)
         state.set_session(command.session, replace(session, last=state.position, lowest=lowest))
-        if is_settled(number, lowest):
-            result = COMMAND_SETTLED
-        elif isinstance(operation, UpkeepOperation):
+        if isinstance(operation, UpkeepOperation):
             result = self._keep_up(command, operation)
         else:
             known = state.result(command.session, number)
@@ -141,42 +191,58 @@ class BucketFold:
         return AppliedCommand(command.session, number, operation, result)
 
     def _change_once(self, command: Command, operation: ChangingOperation) -> CommandResult:
-        """Apply a command met for the first time, unless its invocation was met before."""
-        state = self.state
+        """Apply a command met for the first time, unless its invocation was met before.
+
+        The result is remembered, whatever it is.
+        """
+        state = self._state
+        fingerprint = request_print(command.invocation, operation)
+        known = state.invocation(fingerprint)
         if not self._names_new_blobs(command):
             self._count_malformed()
-            return COMMAND_MALFORMED
-        fingerprint = request_print(command)
-        known = state.invocation(fingerprint) if command.invocation else None
-        if known is not None:
+            result = COMMAND_MALFORMED
+        elif known is not None:
             state.lose(own_blobs(operation))
             result = known
+        elif not self._has_room_for_result(command):
+            state.lose(own_blobs(operation))
+            result = COMMAND_BUSY
         else:
             result = self._change(operation)
-            if command.invocation:
-                below = min(state.position - self._kept, state.lowest_reading)
-                state.forget_invocations(below, INVOCATIONS_FORGOTTEN)
+            if fingerprint:
                 state.remember_invocation(fingerprint, result)
         state.remember(command.session, command.number, result)
         return result
 
+    def _has_room_for_result(self, command: Command) -> bool:
+        """Forget old invocations; return whether the result of a command may be remembered."""
+        state = self._state
+        if state.sessions[command.session].result_bytes >= SESSION_RESULT_BYTES_MAX:
+            return False
+        if not command.invocation:
+            return True
+        full = state.totals.invocation_bytes >= INVOCATION_BYTES_MAX
+        old = state.lowest_reading if full else state.position - self.kept
+        state.forget_invocations(min(old, state.lowest_reading), INVOCATIONS_FORGOTTEN)
+        return state.totals.invocation_bytes < INVOCATION_BYTES_MAX
+
     def _names_new_blobs(self, command: Command) -> bool:
         """Return whether the command's blobs are new ones of its session, each named once.
 
-        A blob below the lowest number may have been dropped as a name that nobody uses.
+        The names of other blobs may have been dropped.
         """
-        lowest = self.state.sessions[command.session].lowest
+        session = self._state.sessions[command.session]
         blobs = list(own_blobs(command.operation))
         names = {(blob.session, blob.counter) for blob in blobs}
         return len(names) == len(blobs) and all(
             blob.session == command.session
-            and blob.counter >= lowest
-            and self.state.place(blob) is None
+            and session.may_name(blob.counter)
+            and self._state.place(blob) is None
             for blob in blobs
         )
 
     def _change(self, operation: ChangingOperation) -> CommandResult:
-        state = self.state
+        state = self._state
         match operation:
             case PutObject() | CopyObject() | DeleteObject() | SetTags():
                 return change_object(state, operation)
@@ -196,15 +262,15 @@ class BucketFold:
     # -- sessions and the index itself -------------------------------------------------------------
 
     def _open(self, operation: OpenSession) -> CommandResult:
-        state = self.state
-        if operation.level < state.totals.level:
+        state = self._state
+        if operation.level < state.totals.level or len(state.sessions) >= SESSIONS_MAX:
             return COMMAND_NOT_TAKEN
         session = SessionEntry(state.position, 1, state.position + 1, operation.level)
         state.set_session(state.position, session)
         return COMMAND_DONE
 
     def _keep_up(self, command: Command, operation: UpkeepOperation) -> CommandResult:
-        state = self.state
+        state = self._state
         match operation:
             case Beat():
                 return self._beat(command.session, operation)
@@ -219,6 +285,7 @@ class BucketFold:
             case Collected():
                 for blob in operation.blobs:
                     self._forget_garbage(blob)
+                state.take_apart(PART_NUMBER_MAX)
                 return COMMAND_DONE
             case KeepSnapshot():
                 return self._keep_snapshot(command, operation)
@@ -232,51 +299,64 @@ class BucketFold:
                 raise AssertionError("an OpenSession has no session yet")
 
     def _beat(self, number: int, operation: Beat) -> CommandResult:
-        """Take the promise of a session: the greatest holds."""
-        if operation.reading_from > self.state.position:
+        """Take the promises of a session: each holds for ever, also behind a later one."""
+        if max(operation.reading_from, operation.position) > self._state.position:
             return COMMAND_NOT_TAKEN
-        session = self.state.sessions[number]
-        reading_from = max(session.reading_from, operation.reading_from)
-        self.state.set_session(number, replace(session, reading_from=reading_from))
+        session = self._state.sessions[number]
+        told = replace(session, blobs_from=operation.blobs_from, open_blobs=operation.open_blobs)
+        blobs_from = max(session.blobs_from, operation.blobs_from)
+        both = {*session.open_blobs, *operation.open_blobs}
+        open_blobs = sorted(
+            counter
+            for counter in both
+            if counter < blobs_from and session.may_name(counter) and told.may_name(counter)
+        )
+        promised = replace(
+            session,
+            reading_from=max(session.reading_from, operation.reading_from),
+            blobs_from=blobs_from,
+            open_blobs=tuple(open_blobs),
+        )
+        self._state.set_session(number, promised)
         return COMMAND_DONE
 
     def _forget_garbage(self, blob: Blob) -> None:
         """Forget garbage that no live session may read or name.
 
-        A wrong collector forgets nothing else. A command of the blob's session that is not settled
-        could name a forgotten blob again.
+        A wrong collector forgets nothing else. A later command of the blob's session could name a
+        forgotten blob again, unless the session promised not to.
         """
-        place, session = self.state.place(blob), self.state.sessions.get(blob.session)
-        if session is not None and blob.counter >= session.lowest:
+        place, session = self._state.place(blob), self._state.sessions.get(blob.session)
+        if session is not None and session.may_name(blob.counter):
             return
         if (
             place is not None
             and place.garbage is not None
-            and place.garbage < self.state.lowest_reading
+            and place.garbage < self._state.lowest_reading
         ):
-            self.state.forget_garbage(blob)
+            self._state.forget_garbage(blob)
 
     def _keep_snapshot(self, command: Command, operation: KeepSnapshot) -> CommandResult:
-        state = self.state
+        state = self._state
         last = max((entry.position for entry in state.snapshots()), default=0)
         if not last < operation.position <= state.position or not self._names_new_blobs(command):
             return COMMAND_NOT_TAKEN
-        entry = SnapshotEntry(operation.position, operation.digest, operation.pieces)
+        entry = SnapshotEntry(operation.position, operation.digest, operation.blob)
         state.keep_snapshot(entry, SNAPSHOTS_KEPT)
         return COMMAND_DONE
 
     # -- buckets -----------------------------------------------------------------------------------
 
     def _create_bucket(self, operation: CreateBucket) -> CommandResult:
-        state = self.state
+        state = self._state
         if state.bucket(operation.bucket) is not None:
             return CommandResult(CommandOutcome.BUCKET_EXISTS)
-        ms = state.totals.clock_ms
+        ms = state.ms
         state.set_bucket(operation.bucket, BucketEntry(ms, operation.owner))
         return CommandResult(CommandOutcome.DONE, ms=ms)
 
     def _delete_bucket(self, operation: DeleteBucket) -> CommandResult:
-        state, bucket = self.state, self.state.bucket(operation.bucket)
+        state, bucket = self._state, self._state.bucket(operation.bucket)
         if bucket is None:
             return CommandResult(CommandOutcome.NO_SUCH_BUCKET)
         if bucket.versions or bucket.uploads:
@@ -287,7 +367,7 @@ class BucketFold:
         return COMMAND_DONE
 
     def _set_bucket(self, operation: SetBucket) -> CommandResult:
-        state, bucket = self.state, self.state.bucket(operation.bucket)
+        state, bucket = self._state, self._state.bucket(operation.bucket)
         if bucket is None:
             return CommandResult(CommandOutcome.NO_SUCH_BUCKET)
         versioning = bucket.versioning if operation.versioning is None else operation.versioning
@@ -307,8 +387,3 @@ class BucketFold:
 def is_settled(number: int, lowest: int) -> bool:
     """Return whether a command comes too late to do anything: its result may be forgotten."""
     return number < lowest
-
-
-def request_print(command: Command) -> bytes:
-    """Return 16 bytes for a request, equal for its attempts alone."""
-    return blake3(invocation_print(command)).digest(16)

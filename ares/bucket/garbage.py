@@ -6,7 +6,7 @@ position, so collectors may be several, slow, stopped or ended:
 - a blob in the garbage since command g is needed by no read that begins after g, and the promises
   of all live sessions are beyond g; a session that opens later reads later;
 - a name without a place is in no entry, upload, garbage and kept snapshot. Its session has ended,
-  or has promised that its command is settled: no command can name it from here on.
+  or has promised that no later command names it; the fold refuses such a command.
 
 A session's number is the position of its OpenSession. A number below the position without a live
 session is a session that has ended; ended sessions need no memory.
@@ -23,5 +23,5 @@ def may_drop(state: BucketState, blob: Blob) -> bool:
         return place.garbage is not None and place.garbage < state.lowest_reading
     session = state.sessions.get(blob.session)
     if session is not None:
-        return blob.counter < session.lowest
+        return not session.may_name(blob.counter)
     return blob.session < state.position

@@ -16,8 +16,11 @@ BUCKET_NAME_PATTERN = r"\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z"
 INDEX_DATA_BYTES_MAX = 3072
 """Bytes of an object kept in the index itself."""
 
-PIECES_MAX = 10_000
-CHUNKS_MAX = 65_536
+BLOB_CHUNK_BYTES = 8 * 1024**2
+CONTENT_LEVELS_MAX = 64
+OPEN_BLOBS_MAX = 64
+"""Open blobs that a beat can list."""
+
 ETAG_CHARACTERS_MAX = 64
 OBJECT_METADATA_BYTES_MAX = 8192
 TAGS_BYTES_MAX = 16_384
@@ -49,38 +52,58 @@ class Version(
 
 
 class Blob(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """The name and the size of data in the domain of blobs: ``chunks`` objects, ``length`` bytes.
+    """The name and the length of data in the domain of blobs.
 
-    The name is the session and a number of the session's counter.
+    The name is the session and a number of the session's counter of blobs.
     """
 
     session: Position
     counter: Number
-    chunks: Annotated[int, Meta(ge=1, le=CHUNKS_MAX)]
     length: Annotated[int, Meta(ge=1, le=OBJECT_BYTES_MAX)]
 
+    @property
+    def chunks(self) -> int:
+        """Return the number of chunks: all but the last have :data:`BLOB_CHUNK_BYTES`."""
+        return -(-self.length // BLOB_CHUNK_BYTES)
 
-class Piece(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """``length`` bytes of content: a range of a blob from ``start`` on, or ``data`` itself."""
+
+InlineData = Annotated[bytes, Meta(max_length=INDEX_DATA_BYTES_MAX)]
+Content = InlineData | Blob
+"""The content of a command: the bytes themselves, or a new blob."""
+
+
+class Piece(Struct, frozen=True, array_like=True, gc=False):
+    """``length`` bytes from ``start`` on, of a blob or of a shared content; or ``data`` itself."""
 
     length: Bytes
     blob: Blob | None = None
     start: Bytes = 0
-    data: Annotated[bytes, Meta(max_length=INDEX_DATA_BYTES_MAX)] = b""
+    data: InlineData = b""
+    content: Version | None = None
 
-    def __post_init__(self) -> None:
-        """Check that the range is within the blob, or that the data has the length."""
-        held = len(self.data) if self.blob is None else self.blob.length - self.start
-        both = self.blob is not None and self.data
-        if both or self.length > held or (self.blob is None and self.length != held):
-            raise ValueError(f"a piece of {self.length} bytes of {held}")
+    def cut(self, first: int, length: int) -> "Piece":
+        """Return ``length`` bytes of the piece from ``first`` on."""
+        if self.blob is None and self.content is None:
+            return Piece(length, data=self.data[first : first + length])
+        if not length:
+            return EMPTY_PIECE
+        return Piece(length, self.blob, self.start + first, b"", self.content)
 
 
-Pieces = Annotated[tuple[Piece, ...], Meta(max_length=PIECES_MAX)]
+EMPTY_PIECE = Piece(0)
+
+
+def piece_of(content: bytes | Blob) -> Piece:
+    """Return all of a command's content as a piece."""
+    if isinstance(content, Blob):
+        return Piece(content.length, content)
+    return Piece(len(content), data=content)
 
 
 class ObjectEntry(Struct, frozen=True, array_like=True, gc=False):
-    """A version of an object. ``null``: made while the bucket kept no versions.
+    """A version of an object. ``parts``: their number, for an object of a multipart upload.
+
+    ``null``: made while the bucket kept no versions.
 
     ``marker``: a deletion. ``null_version``: the older null version of the key, if one was there
     when this entry was made; it may be gone.
@@ -90,11 +113,11 @@ class ObjectEntry(Struct, frozen=True, array_like=True, gc=False):
     size: Bytes
     etag: Etag
     ms: Milliseconds
-    pieces: Pieces = ()
+    content: Piece = EMPTY_PIECE
     metadata: Metadata = b""
     checksum: Checksum = b""
     tags: Tags = b""
-    parts: tuple[Bytes, ...] = ()
+    parts: Annotated[int, Meta(ge=0, le=PART_NUMBER_MAX)] = 0
     null: bool = False
     marker: bool = False
     null_version: Version | None = None
@@ -115,7 +138,7 @@ class PartEntry(Struct, frozen=True, array_like=True, gc=False):
     size: Bytes
     etag: Etag
     ms: Milliseconds
-    pieces: Pieces
+    content: Piece
     checksum: Checksum = b""
 
 
@@ -150,23 +173,34 @@ class SessionEntry(Struct, frozen=True, array_like=True, gc=False):
     """A live session. ``last``: the position of its last command.
 
     ``lowest``: its lowest number that is not settled. ``reading_from``: no read of it needs an
-    index older than this position. ``level``: the highest level of commands it knows.
+    index older than this position. ``level``: the highest level of commands it knows. No command of
+    it names a blob below ``blobs_from`` that is not in ``open_blobs``. ``result_bytes``: of its
+    remembered results.
     """
 
     last: Position
     lowest: Number
     reading_from: Position
     level: Annotated[int, Meta(ge=1, le=255)]
+    blobs_from: Number = 1
+    open_blobs: tuple[Number, ...] = ()
+    result_bytes: Count = 0
+
+    def may_name(self, counter: int) -> bool:
+        """Return whether a later command of the session may name its blob ``counter``."""
+        return counter >= self.blobs_from or counter in self.open_blobs
 
 
-class BlobPlace(Struct, frozen=True, array_like=True, gc=False):
-    """The uses of a blob by entries, parts and kept snapshots.
+class ContentPlace(Struct, frozen=True, array_like=True, gc=False):
+    """The uses of a blob, or of a shared content, by entries, parts, contents and snapshots.
 
-    ``garbage``: the position of the command that took the last use, or never gave one.
+    ``garbage``: the position of the command that took the last use, or never gave one. ``depth``:
+    levels of contents below a shared content.
     """
 
     uses: Count
     garbage: Position | None = None
+    depth: int = 0
 
 
 class SnapshotEntry(Struct, frozen=True, array_like=True, gc=False):
@@ -174,12 +208,16 @@ class SnapshotEntry(Struct, frozen=True, array_like=True, gc=False):
 
     position: Position
     digest: Digest
-    pieces: Pieces
+    blob: Blob
 
 
 class IndexTotals(Struct, frozen=True, array_like=True, gc=False):
-    """The largest time of a command, shown to people; the level in force; entries not decoded."""
+    """The largest time of a command, shown to people; the level in force; entries not decoded.
+
+    ``invocation_bytes``: of remembered results of invocations.
+    """
 
     clock_ms: Milliseconds = 0
     level: Annotated[int, Meta(ge=1, le=255)] = 1
     malformed: Count = 0
+    invocation_bytes: Count = 0

@@ -1,6 +1,6 @@
 """The changes of multipart uploads."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -18,23 +18,20 @@ from ares.bucket.commands import (
 )
 from ares.bucket.conditions import judge
 from ares.bucket.index_records import (
+    CONTENT_LEVELS_MAX,
     OBJECT_BYTES_MAX,
-    PIECES_MAX,
     BucketEntry,
     ObjectEntry,
     PartEntry,
-    Piece,
     UploadEntry,
     Version,
+    piece_of,
 )
-from ares.bucket.object_changes import add_version, judged_source, over_quota, size_of
+from ares.bucket.object_changes import add_version, judged_source, over_quota
 from ares.bucket.row_keys import part_number_of_row, part_row, upload_row
 
 UPLOADED_PART_BYTES_MIN = 5 * 1024 * 1024
 """Bytes of a part, except for the last part of an object."""
-
-COPIED_PIECES_MAX = 1024
-"""Pieces of a part that is a copy: a short command makes a row of at most so many."""
 
 
 def begin_upload(state: BucketState, operation: BeginUpload) -> CommandResult:
@@ -42,7 +39,7 @@ def begin_upload(state: BucketState, operation: BeginUpload) -> CommandResult:
     bucket = state.bucket(operation.bucket)
     if bucket is None:
         return CommandResult(CommandOutcome.NO_SUCH_BUCKET)
-    upload, ms = Version(state.position), state.totals.clock_ms
+    upload, ms = Version(state.position), state.ms
     entry = UploadEntry(ms, operation.metadata, operation.tags, operation.checksum)
     state.put_record(upload_row(operation.bucket, operation.key, upload), entry)
     state.set_bucket(operation.bucket, replace(bucket, uploads=bucket.uploads + 1))
@@ -58,9 +55,9 @@ def change_upload(state: BucketState, operation: OfUpload) -> CommandResult:
     else:
         match operation:
             case PutPart():
+                content = piece_of(operation.content)
                 part = PartEntry(
-                    *(size_of(operation.pieces), operation.etag, state.totals.clock_ms),
-                    *(operation.pieces, operation.checksum),
+                    content.length, operation.etag, state.ms, content, operation.checksum
                 )
                 outcome = _put_part(state, operation, bucket, part)
             case CopyPart():
@@ -73,7 +70,7 @@ def change_upload(state: BucketState, operation: OfUpload) -> CommandResult:
     if outcome is not CommandOutcome.DONE and isinstance(operation, PutPart):
         state.lose(own_blobs(operation))
     etag = operation.etag if isinstance(operation, PutPart | CopyPart) else ""
-    return CommandResult(outcome, operation.upload, etag=etag, ms=state.totals.clock_ms)
+    return CommandResult(outcome, operation.upload, etag=etag, ms=state.ms)
 
 
 def _put_part(
@@ -83,13 +80,11 @@ def _put_part(
     row = part_row(operation.upload, operation.part)
     known = state.record(row, PartEntry)
     growth = part.size - (0 if known is None else known.size)
-    outcome = (
-        over_quota(bucket, growth) if part.size <= OBJECT_BYTES_MAX else CommandOutcome.TOO_LARGE
-    )
+    outcome = over_quota(bucket, growth)
     if outcome is CommandOutcome.DONE:
-        state.use(part.pieces)
+        state.use(part.content)
         if known is not None:
-            state.give_up(known.pieces)
+            state.give_up(known.content)
         state.put_record(row, part)
         state.set_bucket(operation.bucket, replace(bucket, part_bytes=bucket.part_bytes + growth))
     return outcome
@@ -102,74 +97,66 @@ def _copy_part(state: BucketState, operation: CopyPart, bucket: BucketEntry) -> 
     length = operation.length or source.size - operation.first
     if operation.first + length > source.size or length < 0:
         return CommandOutcome.BAD_RANGE
-    pieces = cut_pieces(source.pieces, operation.first, length)
-    if len(pieces) > COPIED_PIECES_MAX:
-        return CommandOutcome.TOO_MANY_PIECES
-    part = PartEntry(length, operation.etag, state.totals.clock_ms, pieces)
+    content = source.content.cut(operation.first, length)
+    part = PartEntry(length, operation.etag, state.ms, content)
     return _put_part(state, operation, bucket, part)
-
-
-def cut_pieces(pieces: Sequence[Piece], first: int, length: int) -> tuple[Piece, ...]:
-    """Return the ``length`` bytes from ``first`` on as pieces of the same blobs."""
-    found, end, at = [], first + length, 0
-    for piece in pieces:
-        begin, until = max(first - at, 0), min(end - at, piece.length)
-        if begin < until:
-            data = piece.data[begin:until]
-            start = piece.start + begin if piece.blob is not None else 0
-            found.append(Piece(until - begin, piece.blob, start, data))
-        at += piece.length
-    return tuple(found)
 
 
 def _complete(
     state: BucketState, operation: CompleteUpload, bucket: BucketEntry, upload: UploadEntry
 ) -> CommandResult:
-    """Make the named parts an object; parts that are not named become garbage."""
+    """Make the named parts an object, whose content they are; other parts are given up."""
     there = {part_number_of_row(row): part for row, part in state.parts(operation.upload)}
-    outcome = _judged_parts(operation.parts, there)
+    outcome = _judged_parts(state, operation.parts, there)
     if outcome is CommandOutcome.DONE:
         current = state.newest(operation.bucket, operation.key)
         outcome = judge(operation.conditions, current)
     if outcome is not CommandOutcome.DONE:
         return CommandResult(outcome)
     chosen = [there[named.part] for named in operation.parts]
-    pieces = tuple(piece for part in chosen for piece in part.pieces)
+    pieces = tuple(part.content for part in chosen)
+    version = Version(state.position)
+    content = pieces[0] if len(pieces) == 1 else state.share(version, pieces)
     entry = ObjectEntry(
-        Version(state.position), sum(part.size for part in chosen), operation.etag,
-        state.totals.clock_ms, pieces, upload.metadata, operation.checksum or upload.checksum,
-        upload.tags, tuple(part.size for part in chosen),
-    )  # fmt: skip
+        *(version, content.length, operation.etag, state.ms, content),
+        *(upload.metadata, operation.checksum or upload.checksum, upload.tags),
+        len(chosen),
+    )
     result = add_version(state, operation.bucket, operation.key, entry)
     after = state.bucket(operation.bucket)
     assert after is not None, "the bucket was looked up at this position"
-    _end(state, operation, after)
+    _end(state, operation, after, {named.part for named in operation.parts})
     return result
 
 
-def _judged_parts(named: Sequence[NamedPart], there: dict[int, PartEntry]) -> CommandOutcome:
+def _judged_parts(
+    state: BucketState, named: Sequence[NamedPart], there: dict[int, PartEntry]
+) -> CommandOutcome:
     numbers = [part.part for part in named]
     if any(first >= second for first, second in pairwise(numbers)):
         return CommandOutcome.BAD_PART_ORDER
     chosen = [there.get(part.part) for part in named]
-    pieces = size = 0
+    size = 0
     for part, wanted in zip(chosen, named, strict=True):
         if part is None or part.etag != wanted.etag:
             return CommandOutcome.BAD_PART
         if part.size < UPLOADED_PART_BYTES_MIN and wanted is not named[-1]:
             return CommandOutcome.PART_TOO_SMALL
-        pieces, size = pieces + len(part.pieces), size + part.size
-    if size > OBJECT_BYTES_MAX:
-        return CommandOutcome.TOO_LARGE
-    return CommandOutcome.TOO_MANY_PIECES if pieces > PIECES_MAX else CommandOutcome.DONE
+        size += part.size
+        if len(named) > 1 and state.depth(part.content) >= CONTENT_LEVELS_MAX:
+            return CommandOutcome.TOO_NESTED
+    return CommandOutcome.TOO_LARGE if size > OBJECT_BYTES_MAX else CommandOutcome.DONE
 
 
-def _end(state: BucketState, operation: OfUpload, bucket: BucketEntry) -> None:
-    """Remove an upload and its parts; a blob that no object uses is garbage."""
+def _end(
+    state: BucketState, operation: OfUpload, bucket: BucketEntry, taken: Collection[int] = ()
+) -> None:
+    """Remove an upload and its parts. The uses of the parts ``taken`` are an object's from now."""
     size = 0
     for row, part in state.parts(operation.upload):
         size += part.size
-        state.give_up(part.pieces)
+        if part_number_of_row(row) not in taken:
+            state.give_up(part.content)
         state.delete(row)
     state.delete(upload_row(operation.bucket, operation.key, operation.upload))
     bucket = replace(bucket, uploads=bucket.uploads - 1, part_bytes=bucket.part_bytes - size)

@@ -1,5 +1,6 @@
 """The changes of objects: put, copy, delete, tags, and batches of these."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -18,26 +19,21 @@ from ares.bucket.commands import (
 )
 from ares.bucket.conditions import judge
 from ares.bucket.index_records import (
-    OBJECT_BYTES_MAX,
     BucketEntry,
     ObjectEntry,
-    Piece,
     Version,
     Versioning,
+    piece_of,
 )
 from ares.model.numbers import POSITION_MAX
-
-
-def size_of(pieces: Sequence[Piece]) -> int:
-    return sum(piece.length for piece in pieces)
 
 
 def change_objects(state: BucketState, batch: ObjectBatch) -> CommandResult:
     """Apply the items of a batch, each by the state that the earlier ones left.
 
     An atomic batch is judged as a whole by the state before it. Its items are independent, so the
-    judgement holds while they are applied. A quota has room for all that the items add; what other
-    items delete gives no room.
+    judgement holds while they are applied. A quota has room for what the items add together, less
+    what they delete: a rename needs no room.
     """
     if batch.atomic:
         verdicts = _judged_together(state, batch.items)
@@ -64,11 +60,11 @@ def change_object(state: BucketState, item: ItemOperation, index: int = 0) -> Co
 
 
 def _judged_together(state: BucketState, items: Sequence[ItemOperation]) -> list[CommandOutcome]:
-    """Return the outcome of each item; a bucket must have room for the growth of all its items."""
+    """Return the outcome of each item; a bucket must have room for the growth by all its items."""
     judged = [_judged(state, item) for item in items]
-    growths: dict[str, int] = {}
+    growths: Counter[str] = Counter()
     for item, (_, growth) in zip(items, judged, strict=True):
-        growths[item.bucket] = growths.get(item.bucket, 0) + max(growth, 0)
+        growths[item.bucket] += growth
     return [
         verdict
         if verdict is not CommandOutcome.DONE or growth <= 0
@@ -82,19 +78,21 @@ def _change(state: BucketState, item: ItemOperation, index: int) -> CommandResul
     version = Version(state.position, index)
     match item:
         case PutObject():
+            content = piece_of(item.content)
             entry = ObjectEntry(
-                version, size_of(item.pieces), item.etag, state.totals.clock_ms, item.pieces,
+                version, content.length, item.etag, state.ms, content,
                 item.metadata, item.checksum, item.tags,
             )  # fmt: skip
-            return add_version(state, item.bucket, item.key, entry)
         case CopyObject():
-            return add_version(state, item.bucket, item.key, _copy(state, item, version))
+            entry = _copy(state, item, version)
         case SetTags():
             entry = _existing(state, item)
             state.set_entry(item.bucket, item.key, replace(entry, tags=item.tags))
             return told(entry)
         case DeleteObject():
             return _delete(state, item, version)
+    state.use(entry.content)
+    return add_version(state, item.bucket, item.key, entry)
 
 
 def _judged(state: BucketState, item: ItemOperation) -> tuple[CommandOutcome, int]:
@@ -107,9 +105,12 @@ def _judged(state: BucketState, item: ItemOperation) -> tuple[CommandOutcome, in
         return CommandOutcome.NO_SUCH_BUCKET, 0
     if isinstance(item, DeleteObject | SetTags):
         entry = state.chosen(item.bucket, item.key, item.version, item.null)
-        if isinstance(item, SetTags) and (entry is None or entry.marker):
-            return CommandOutcome.NO_SUCH_KEY, 0
-        return judge(item.conditions, entry), 0
+        if isinstance(item, SetTags):
+            absent = entry is None or entry.marker
+            return CommandOutcome.NO_SUCH_KEY if absent else judge(item.conditions, entry), 0
+        named = item.version is not None or item.null
+        gone = entry if named else _replaced(state, bucket, item.bucket, item.key)
+        return judge(item.conditions, entry), -gone.size if gone is not None else 0
     current = state.newest(item.bucket, item.key)
     verdict = judge(item.conditions, current)
     if verdict is not CommandOutcome.DONE:
@@ -120,11 +121,14 @@ def _judged(state: BucketState, item: ItemOperation) -> tuple[CommandOutcome, in
             return source, 0
         size = source.size
     else:
-        size = size_of(item.pieces)
-    if size > OBJECT_BYTES_MAX:
-        return CommandOutcome.TOO_LARGE, 0
-    replaced = current.size if current is not None and replaces(bucket, current) else 0
-    return CommandOutcome.DONE, size - replaced
+        size = piece_of(item.content).length
+    replaced = _replaced(state, bucket, item.bucket, item.key)
+    return CommandOutcome.DONE, size - (0 if replaced is None else replaced.size)
+
+
+def _replaced(state: BucketState, bucket: BucketEntry, name: str, key: str) -> ObjectEntry | None:
+    """Return the version that goes when a key gets a next one: the null version, or none."""
+    return None if bucket.versioning is Versioning.ON else state.null_entry(name, key)
 
 
 def over_quota(bucket: BucketEntry | None, growth: int) -> CommandOutcome:
@@ -154,7 +158,7 @@ def _copy(state: BucketState, item: CopyObject, version: Version) -> ObjectEntry
     return replace(
         source,
         version=version,
-        ms=state.totals.clock_ms,
+        ms=state.ms,
         metadata=source.metadata if item.metadata is None else item.metadata,
         tags=source.tags if item.tags is None else item.tags,
     )
@@ -177,24 +181,18 @@ def _delete(state: BucketState, item: DeleteObject, version: Version) -> Command
         bucket = _without(state, item.bucket, item.key, bucket, entry)
         state.set_bucket(item.bucket, bucket)
         return told(entry)
-    marker = ObjectEntry(version, 0, "", state.totals.clock_ms, marker=True)
+    marker = ObjectEntry(version, 0, "", state.ms, marker=True)
     return add_version(state, item.bucket, item.key, marker)
-
-
-def replaces(bucket: BucketEntry, current: ObjectEntry) -> bool:
-    """Return whether the next version takes the place of the newest one."""
-    return bucket.versioning is not Versioning.ON and current.null
 
 
 def add_version(state: BucketState, name: str, key: str, entry: ObjectEntry) -> CommandResult:
     """Make ``entry`` the newest version of a key, in place of a null version or above all.
 
-    The new uses of blobs are counted before the old ones go: an object copied onto itself keeps its
-    bytes.
+    The use of the content was counted by the caller, before an old one goes here: an object copied
+    onto itself keeps its bytes.
     """
     bucket, current = state.bucket(name), state.newest(name, key)
     assert bucket is not None, "the bucket was judged at this position"
-    state.use(entry.pieces)
     if bucket.versioning is Versioning.ON:
         older = None
         if current is not None:

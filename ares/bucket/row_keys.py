@@ -10,8 +10,11 @@ from ares.bucket.index_records import Blob, Version
 TOTALS_ROW = b"a"
 BUCKET_ROWS = b"b"
 CONFIGURATION_ROWS = b"c"
+GARBAGE_CONTENT_ROWS = b"d"
+CONTENT_ROWS = b"e"
 BLOB_ROWS = b"f"
 GARBAGE_ROWS = b"g"
+CONTENT_PLACE_ROWS = b"h"
 INVOCATION_ROWS = b"i"
 INVOCATION_ORDER_ROWS = b"j"
 SNAPSHOT_ROWS = b"m"
@@ -84,7 +87,8 @@ def key_of_row(row: bytes, kind: bytes, bucket: str) -> str:
     return key.replace(b"\0\xff", b"\0").decode()
 
 
-def upload_of_row(row: bytes) -> Version:
+def version_of_row(row: bytes) -> Version:
+    """Return the upload, or the content, at the end of a row's key."""
     return Version(*_version.unpack(row[-VERSION_BYTES:]))
 
 
@@ -107,6 +111,21 @@ def blob_row(blob: Blob) -> bytes:
 
 def garbage_row(position: int, blob: Blob) -> bytes:
     return GARBAGE_ROWS + _number.pack(position) + _pair.pack(blob.session, blob.counter)
+
+
+def content_row(content: Version) -> bytes:
+    """Return the row of the pieces of a shared content."""
+    return CONTENT_ROWS + _version.pack(content.position, content.index)
+
+
+def content_place_row(content: Version) -> bytes:
+    return CONTENT_PLACE_ROWS + _version.pack(content.position, content.index)
+
+
+def garbage_content_row(position: int, content: Version) -> bytes:
+    """Return the row of a shared content that nothing uses since the command at ``position``."""
+    packed = _version.pack(content.position, content.index)
+    return GARBAGE_CONTENT_ROWS + _number.pack(position) + packed
 
 
 def position_of_row(row: bytes) -> int:

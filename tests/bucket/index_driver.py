@@ -5,7 +5,7 @@ from typing import Any
 from ares.bucket.command_results import CommandResult
 from ares.bucket.commands import Command, OpenSession, encode_command
 from ares.bucket.fold import BucketFold
-from ares.bucket.index_records import Blob, ObjectEntry, Piece
+from ares.bucket.index_records import Blob, ObjectEntry
 from ares.bucket.memory_table import MemoryTable
 from ares.bucket.port import RowTable
 from ares.model.units import MIB
@@ -56,7 +56,4 @@ class SessionDriver:
 
     def blob(self, length: int = MIB, ahead: int = 1) -> Blob:
         """Return a blob named by the number of the next command."""
-        return Blob(self.number, self.used + ahead, 1, length)
-
-    def pieces(self, length: int = MIB) -> tuple[Piece, ...]:
-        return (Piece(length, self.blob(length)),)
+        return Blob(self.number, self.used + ahead, length)

@@ -30,10 +30,10 @@ def made(keys, versioning=Versioning.OFF, table=None):
     session = index.session()
     for bucket in ("photos", "photos2"):
         session.give(CreateBucket(bucket))
-    session.give(PutObject("photos2", "other", (), "e"))
+    session.give(PutObject("photos2", "other", b"", "e"))
     session.give(SetBucket("photos", versioning=versioning))
     for begin in range(0, len(keys), 500):
-        items = tuple(PutObject("photos", key, (), "e") for key in keys[begin : begin + 500])
+        items = tuple(PutObject("photos", key, b"", "e") for key in keys[begin : begin + 500])
         session.give(ObjectBatch(items))
     return index, session
 
@@ -111,7 +111,7 @@ def test_uploads_and_parts_are_listed(limit):
     index, session = made([])
     begun = [session.give(BeginUpload("photos", key)).version for key in ("b", "a", "b", "x/y")]
     for number in (3, 1, 2):
-        session.give(PutPart("photos", "b", begun[0], number, session.pieces(), f"p{number}"))
+        session.give(PutPart("photos", "b", begun[0], number, session.blob(), f"p{number}"))
     request = ListRequest("photos", delimiter="/", limit=limit)
     found = [each for page in pages(list_uploads, index.state, request) for each in page]
     assert [(each.key, each.upload) for each in found] == [

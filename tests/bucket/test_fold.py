@@ -4,10 +4,13 @@ import msgspec
 import pytest
 
 from ares.bucket import commands
+from ares.bucket.bucket_state import ContentGone
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import (
     AbortUpload,
+    Beat,
     BeginUpload,
+    Collected,
     Command,
     CompleteUpload,
     Conditions,
@@ -27,9 +30,10 @@ from ares.bucket.commands import (
     SetTags,
     decode_command,
     encode_command,
+    request_print,
 )
 from ares.bucket.fold import UnknownLevel
-from ares.bucket.index_records import Piece, Version, Versioning
+from ares.bucket.index_records import CONTENT_LEVELS_MAX, Version, Versioning
 from ares.model.units import MIB
 from tests.bucket.index_driver import IndexDriver
 
@@ -51,8 +55,16 @@ def session(index):
 
 def put(session, key="cat", etag="e1", length=MIB, **fields):
     conditions = fields.pop("conditions", Conditions())
-    item = PutObject("photos", key, session.pieces(length), etag, conditions)
+    item = PutObject("photos", key, session.blob(length), etag, conditions)
     return session.give(item, **fields)
+
+
+def take_apart(index, *sessions):
+    """Let all sessions promise, and take apart the contents that nothing uses."""
+    at = index.state.position
+    for each in sessions:
+        each.give(Beat(at, bytes(16), at, 1))
+    sessions[0].give(Collected(()))
 
 
 def garbage(index):
@@ -66,7 +78,7 @@ def test_a_put_makes_an_entry_with_the_version_of_its_position(index, session):
     result = put(session, ms=5)
     entry = index.entry("cat")
     assert (result.outcome, result.version) == (O.DONE, Version(len(index.log) - 1))
-    assert (entry.size, entry.etag, entry.ms, entry.null) == (MIB, "e1", 1000, True)
+    assert (entry.size, entry.etag, entry.ms, entry.null) == (MIB, "e1", 5, True)
     bucket = index.state.bucket("photos")
     assert (bucket.objects, bucket.versions, bucket.bytes) == (1, 1, MIB)
 
@@ -128,7 +140,7 @@ def test_one_of_rivals_wins(index):
 
 
 def test_a_put_into_no_bucket_loses_its_blob(index, session):
-    item = PutObject("other", "cat", session.pieces(), "e")
+    item = PutObject("other", "cat", session.blob(), "e")
     assert session.give(item).outcome is O.NO_SUCH_BUCKET
     assert garbage(index) == [(session.number, 2)]
 
@@ -221,7 +233,7 @@ def test_a_copy_shares_the_blob_until_the_last_goes(index, session):
     assert session.give(copy("dog")).done
     session.give(DeleteObject("photos", "cat"))
     assert garbage(index) == []
-    assert index.entry("dog").pieces[0].blob.counter == 2
+    assert index.entry("dog").content.blob.counter == 2
     session.give(DeleteObject("photos", "dog"))
     assert garbage(index) == [(session.number, 2)]
 
@@ -260,9 +272,9 @@ def test_a_batch_has_a_result_for_each_item(index, session):
     put(session)
     only_new = Conditions(absent=True)
     items = (
-        PutObject("photos", "cat", session.pieces(), "e2", only_new),
-        PutObject("photos", "dog", (Piece(2, data=b"ab"),), "e3", only_new),
-        PutObject("photos", "dog", (), "e4", only_new),
+        PutObject("photos", "cat", session.blob(), "e2", only_new),
+        PutObject("photos", "dog", b"ab", "e3", only_new),
+        PutObject("photos", "dog", b"", "e4", only_new),
     )
     result = session.give(ObjectBatch(items))
     assert [item.outcome for item in result.items] == [
@@ -289,39 +301,40 @@ def test_an_atomic_batch_needs_room_for_all_that_it_adds(index, session):
     put(session, "a")
     put(session, "b", "e2")
     session.give(SetBucket("photos", quota=3 * MIB))
-    moves = (
-        *(CopyObject("photos", f"to {key}", CopySource("photos", key)) for key in "ab"),
-        *(DeleteObject("photos", key) for key in "ab"),
-    )
-    result = session.give(ObjectBatch(moves, atomic=True))
-    assert result.outcome is O.BATCH_FAILED
+    copies = tuple(CopyObject("photos", f"to {key}", CopySource("photos", key)) for key in "ab")
+    both = session.give(ObjectBatch(copies, atomic=True))
+    assert both.outcome is O.BATCH_FAILED
+    assert {item.outcome for item in both.items} == {O.OVER_QUOTA}
+    one = (*copies, DeleteObject("photos", "a"))
+    assert session.give(ObjectBatch(one, atomic=True)).done
     assert [index.entry(key) is not None for key in ("a", "b", "to a", "to b")] == [
-        *(True, True, False, False)
+        *(False, True, True, True)
     ]
-    session.give(SetBucket("photos", quota=4 * MIB))
-    assert session.give(ObjectBatch(moves, atomic=True)).done
-    assert [index.entry(key) is not None for key in ("a", "b", "to a", "to b")] == [
-        *(False, False, True, True)
-    ]
+    assert index.state.bucket("photos").bytes == 3 * MIB
+
+
+def test_a_rename_needs_no_room(index, session):
+    put(session)
+    session.give(SetBucket("photos", quota=MIB))
+    rename = (copy("dog"), DeleteObject("photos", "cat"))
+    assert session.give(ObjectBatch(rename, atomic=True)).done
+    session.give(SetBucket("photos", quota=1))
+    back = (copy("cat", "dog"), DeleteObject("photos", "dog"))
+    assert session.give(ObjectBatch(back, atomic=True)).done
+    session.give(SetBucket("photos", versioning=Versioning.ON))
+    assert session.give(ObjectBatch(rename, atomic=True)).outcome is O.BATCH_FAILED
 
 
 def test_an_object_beyond_the_largest_size_is_refused_and_the_index_goes_on(index, session):
     """An entry with a larger size could be written, and not be read again."""
     huge = 5 * 1024**4
     assert put(session, length=huge).done
-
-    def too_much():
-        return (*session.pieces(huge), Piece(1, data=b"x"))
-
-    assert session.give(PutObject("photos", "dog", too_much(), "e2")).outcome is O.TOO_LARGE
     upload = session.give(BeginUpload("photos", "dog")).version
     source = CopySource("photos", "cat")
     for number in (1, 2):
         assert session.give(CopyPart("photos", "dog", upload, number, source, "e")).done
     whole = CompleteUpload("photos", "dog", upload, (NamedPart(1, "e"), NamedPart(2, "e")), "whole")
     assert session.give(whole).outcome is O.TOO_LARGE
-    third = PutPart("photos", "dog", upload, 3, too_much(), "e")
-    assert session.give(third).outcome is O.TOO_LARGE
     assert put(session, "dog", "e3").done
 
 
@@ -330,7 +343,7 @@ def test_an_entry_is_read_alike_at_any_depth_of_the_stack(session):
     nested: list = []
     for _ in range(500):
         nested = [nested]
-    put = PutObject("photos", "cat", (), "e1", Conditions(version=Version(2)))
+    put = PutObject("photos", "cat", b"", "e1", Conditions(version=Version(2)))
     head, told = (
         (whole := encode_command(session.command(put)))[:1],
         msgspec.msgpack.decode(whole[1:]),
@@ -361,7 +374,7 @@ def upload(session):
 
 
 def part(session, upload, number, etag, length=BIG):
-    return session.give(PutPart("photos", "cat", upload, number, session.pieces(length), etag))
+    return session.give(PutPart("photos", "cat", upload, number, session.blob(length), etag))
 
 
 def complete(upload, *parts, **fields):
@@ -377,7 +390,8 @@ def test_parts_become_an_object_and_the_rest_garbage(index, session, upload):
     assert index.state.bucket("photos").part_bytes == 2 * BIG + 1
     result = session.give(complete(upload, (1, "p1"), (2, "p2")))
     entry = index.entry("cat")
-    assert (result.done, entry.size, entry.parts) == (True, BIG + 1, (BIG, 1))
+    assert (result.done, entry.size, entry.parts) == (True, BIG + 1, 2)
+    assert index.state.part_sizes(entry) == [BIG, 1]
     assert (entry.metadata, entry.tags, entry.etag) == (b"m", b"t", "whole-2")
     assert garbage(index) == [(session.number, 4), (session.number, 6)]
     bucket = index.state.bucket("photos")
@@ -434,11 +448,119 @@ def test_a_part_is_a_copy_of_a_range(index, session, upload):
     assert session.give(of(3, 3 * BIG, 0)).outcome is O.BAD_RANGE
     session.give(DeleteObject("photos", "dog"))
     assert session.give(complete(upload, (1, "p1"), (2, "p2"))).done
-    pieces = index.entry("cat").pieces
+    pieces = list(index.state.leaves(index.entry("cat").content))
     assert [(piece.start, piece.length) for piece in pieces] == [(BIG, BIG), (2 * BIG - 3, 3)]
     assert garbage(index) == []
     session.give(DeleteObject("photos", "cat"))
+    assert garbage(index) == []
+    take_apart(index, session)
     assert len(garbage(index)) == 1
+
+
+def large_object(index, session, parts, key="big"):
+    """Make an object of many parts, all of which are copies of one blob."""
+    put(session, "source", length=BIG)
+    upload = session.give(BeginUpload("photos", key)).version
+    source = CopySource("photos", "source")
+    for number in range(1, parts + 1):
+        session.give(CopyPart("photos", key, upload, number, source, "p"))
+    session.give(DeleteObject("photos", "source"))
+    named = tuple(NamedPart(number, "p") for number in range(1, parts + 1))
+    assert session.give(CompleteUpload("photos", key, upload, named, "big")).done
+
+
+def test_a_copy_moves_no_pieces(index, session, monkeypatch):
+    large_object(index, session, 1000)
+    written = []
+    put_row = index.state.table.put
+    monkeypatch.setattr(
+        index.state.table, "put", lambda *row: (written.append(len(row[1])), put_row(*row))
+    )
+    copies = tuple(copy(f"copy {number}", "big") for number in range(100))
+    assert session.give(ObjectBatch(copies)).done
+    assert len(written) < 1000
+    assert max(written) < 10_000, "the result of the batch"
+    assert sum(written) < 100_000
+    assert sum(1 for _ in index.state.leaves(index.entry("copy 7").content)) == 1000
+
+
+def test_a_shared_content_is_taken_apart_after_its_last_use_and_every_promise(index, session):
+    reader = index.session()
+    large_object(index, session, 3)
+    assert session.give(copy("dog", "big")).done
+    session.give(DeleteObject("photos", "big"))
+    take_apart(index, session, reader)
+    content = index.entry("dog").content
+    assert len(list(index.state.leaves(content))) == 3
+    session.give(DeleteObject("photos", "dog"))
+    take_apart(index, session)
+    assert len(list(index.state.leaves(content))) == 3, "the reader may need it"
+    assert not index.state.has_due_contents()
+    take_apart(index, session, reader)
+    assert len(garbage(index)) == 1
+    with pytest.raises(ContentGone, match="read the object again"):
+        list(index.state.leaves(content))
+
+
+def test_contents_are_taken_apart_in_portions(index, session, monkeypatch):
+    monkeypatch.setattr("ares.bucket.fold.PART_NUMBER_MAX", 5)
+    for number in range(4):
+        large_object(index, session, 2, f"big{number}")
+        session.give(DeleteObject("photos", f"big{number}"))
+    take_apart(index, session)
+    assert (index.state.has_due_contents(), len(garbage(index))) == (True, 2)
+    session.give(Collected(()))
+    assert (index.state.has_due_contents(), len(garbage(index))) == (False, 4)
+
+
+def test_ranges_of_nested_contents_are_the_bytes(index, session, monkeypatch):
+    """A part is a range of an object whose parts are ranges: compared with bytes."""
+    monkeypatch.setattr("ares.bucket.multipart.UPLOADED_PART_BYTES_MIN", 0)
+    size = 50
+    put(session, "a", length=2 * size)
+    first = list(range(2 * size))
+
+    def joined(key, *ranges):
+        upload = session.give(BeginUpload("photos", key)).version
+        for number, (source, begin, length) in enumerate(ranges, 1):
+            named = CopySource("photos", source)
+            part = CopyPart("photos", key, upload, number, named, "p", begin, length)
+            assert session.give(part).done
+        parts = tuple(NamedPart(number, "p") for number in range(1, len(ranges) + 1))
+        assert session.give(CompleteUpload("photos", key, upload, parts, key)).done
+
+    joined("b", ("a", 7, size), ("a", 0, size + 1), ("a", 5, 3))
+    joined("c", ("b", 3, size + 2), ("b", size - 1, size), ("b", 2 * size - 9, 11))
+    second = first[7 : size + 7] + first[: size + 1] + first[5:8]
+    third = (
+        second[3 : size + 5] + second[size - 1 : 2 * size - 1] + second[2 * size - 9 : 2 * size + 2]
+    )
+    content = index.entry("c").content
+    assert content.length == len(third)
+    for begin, length in [(0, None), (size - 20, 40), (2 * size - 1, 9), (len(third), 0), (5, 1)]:
+        found = [
+            first[place]
+            for piece in index.state.leaves(content, begin, length)
+            for place in range(piece.start, piece.start + piece.length)
+        ]
+        assert found == third[begin : None if length is None else begin + length]
+
+
+def test_contents_are_nested_to_a_depth(index, session):
+    put(session, "a", length=BIG)
+    outcomes = []
+    for _ in range(CONTENT_LEVELS_MAX + 1):
+        upload = session.give(BeginUpload("photos", "a")).version
+        for number in (1, 2):
+            length = BIG if number == 1 else 1
+            part = CopyPart(
+                "photos", "a", upload, number, CopySource("photos", "a"), "p", 0, length
+            )
+            session.give(part)
+        parts = (NamedPart(1, "p"), NamedPart(2, "p"))
+        outcomes.append(session.give(CompleteUpload("photos", "a", upload, parts, "e")).outcome)
+    assert outcomes == [O.DONE] * CONTENT_LEVELS_MAX + [O.TOO_NESTED]
+    assert sum(piece.length for piece in index.state.leaves(index.entry("a").content)) == BIG + 1
 
 
 # -- buckets ---------------------------------------------------------------------------------------
@@ -486,11 +608,14 @@ def _raw(*fields):
         _raw(0, 1, 1, 2**62, [1, 1]),
         _raw(0, 1, 1, 0, [16, "UPPER"]),
         _raw(0, 1, 1, 0, [16, "a\n"]),
-        _raw(0, 1, 1, 0, [32, "photos", "", [], "e"]),
-        _raw(0, 1, 1, 0, [32, "photos", "ä" * 600, [], "e"]),
-        _raw(0, 1, 1, 0, [32, "photos", "k", [[3, None, 0, b"ab"]], "e"]),
-        _raw(0, 1, 1, 0, [32, "photos", "k", [[9, [1, 1, 1, 9], 1, b""]], "e"]),
-        _raw(0, 1, 1, 0, [32, "photos", "k", [[3072, None, 0, b"a" * 3072]] * 2, "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "", b"", "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "ä" * 600, b"", "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "k", b"a" * 3073, "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "k", [1, 1, 0], "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "k", [1, 1, 2**43], "e"]),
+        _raw(0, 1, 1, 0, [32, "photos", "k", [1, 1, 1, 65_536], "e"]),
+        _raw(0, 1, 1, 0, [49, "photos", "k", [1, 0], 1, b"a" * 3073, "e"]),
+        _raw(0, 1, 1, 0, [2, 0, bytes(16), 0, 1, [1] * 65]),
         _raw(0, 1, 1, 0, [18, "photos", None, None, "unknown", b"x"]),
         _raw(0, 1, 1, 0, [36, []]),
         b"\x01" + b"\x91" * 5000,
@@ -517,10 +642,46 @@ def test_a_level_is_put_in_force_when_all_know_it_and_stops_who_does_not(index):
     with pytest.raises(UnknownLevel, match="use a later release"):
         index.apply(b"\x02later")
     assert index.session(level=1).give(CreateBucket("more")).outcome is O.FENCED
+    assert new.give(CreateBucket("more")).done, "a level that is not known breaks nothing"
 
 
 def test_bounds_of_the_encoding_hold_for_our_own_commands(session):
-    largest = PutObject("photos", "k" * 1024, session.pieces(), "e" * 64, metadata=b"m" * 8192)
+    largest = PutObject("photos", "k" * 1024, session.blob(), "e" * 64, metadata=b"m" * 8192)
     command = session.command(largest, invocation=b"i" * 64)
     assert decode_command(encode_command(command)) == command
     assert commands.COMMAND_LEVEL == 1
+
+
+# -- the same bytes in every release ---------------------------------------------------------------
+
+
+def test_the_digest_of_a_log_is_the_same_in_every_release(index, session):
+    """Another digest after a change needs a new level: releases share a log."""
+    put(session, invocation=b"i", conditions=Conditions(etags_out=("e",)))
+    session.give(PutObject("photos", "small", b"abc", "e2", tags=b"t"))
+    upload = session.give(BeginUpload("photos", "whole")).version
+    for number in (1, 2):
+        item = PutPart("photos", "whole", upload, number, session.blob(BIG), "p")
+        session.give(item, lowest=2)
+    parts = (NamedPart(1, "p"), NamedPart(2, "p"))
+    session.give(CompleteUpload("photos", "whole", upload, parts, "e3"), invocation=b"j", lowest=2)
+    session.give(ObjectBatch((copy("dog"), DeleteObject("photos", "cat")), atomic=True))
+    session.give(Beat(4, bytes(16), 3, 5, (4,)))
+    session.give(SetBucket("photos", Versioning.ON, 7, "cors", b"<xml>"))
+    session.give(DeleteObject("photos", "whole"))
+    assert f"{index.state.digest:032x}" == "48ec17d9ff68f05f4efb5b303b41f5ef"
+
+
+class RenamedPut(PutObject, frozen=True, tag=32):
+    """The class of a later release: another name, and a field with a default."""
+
+    later: int = 0
+
+
+def test_the_print_of_a_request_depends_on_no_name_of_a_class_and_no_default():
+    fields = ("photos", "cat", b"", "e", Conditions(absent=True))
+    assert request_print(b"i", RenamedPut(*fields)) == request_print(b"i", PutObject(*fields))
+    assert request_print(b"i", RenamedPut(*fields, later=1)) != (
+        request_print(b"i", PutObject(*fields))
+    )
+    assert request_print(b"", PutObject(*fields)) == b""

@@ -102,7 +102,7 @@ class Play:
             Conditions(etags=("0", "1")), Conditions(etags_out=("2",)),
         ][number]  # fmt: skip
         upload = self.uploads[number % len(self.uploads)]
-        put = PutObject(bucket, key, session.pieces(number + 1), str(number), conditions)
+        put = PutObject(bucket, key, session.blob(number + 1), str(number), conditions)
         copy = CopyObject(bucket, other, CopySource(bucket, key), conditions)
         at = state.position
         match kind:
@@ -123,7 +123,7 @@ class Play:
             case "begin":
                 return BeginUpload(bucket, key)
             case "part":
-                return PutPart(bucket, key, upload, 1 + number % 3, session.pieces(BYTES), "p")
+                return PutPart(bucket, key, upload, 1 + number % 3, session.blob(BYTES), "p")
             case "complete":
                 parts = tuple(NamedPart(part, "p") for part in range(1, 2 + number % 3))
                 return CompleteUpload(bucket, key, upload, parts, "whole", conditions)
@@ -134,7 +134,7 @@ class Play:
             case "drop":
                 return DeleteBucket(bucket)
             case "beat":
-                return Beat(at, bytes(16), max(0, at - number))
+                return Beat(at, bytes(16), max(0, at - number), session.used + 1, ())
             case "end":
                 ending = self.sessions[number % 3].number
                 known = state.sessions.get(ending)
@@ -143,7 +143,7 @@ class Play:
                 found = state.garbage(number)
                 return Collected(tuple(blob for _, blob in found if may_drop(state, blob)))
             case _:
-                return KeepSnapshot(at, bytes(16), session.pieces(1))
+                return KeepSnapshot(at, bytes(16), session.blob(1))
 
 
 def who(key: str) -> int:
@@ -173,7 +173,7 @@ def test_the_same_log_has_the_same_digest_with_either_table(tmp_path_factory, st
     fold = BucketFold(file, kept=20)
     for position, entry in enumerate(play.index.log):
         if position % every == every - 1:
-            fold.state.save(position)
+            fold.save()
             file.close()
             file = SqliteTable(path, b"log")
             fold = BucketFold(file, kept=20)
@@ -246,7 +246,7 @@ def test_a_droppable_name_is_never_named_again(steps):
             for bucket in NAMES
             for key in KEYS
             if (entry := state.newest(bucket, key)) is not None
-            for piece in entry.pieces
+            for piece in state.leaves(entry.content)
         }
         assert not named & droppable
         droppable |= {blob for _, blob in state.garbage(100) if may_drop(state, blob)}

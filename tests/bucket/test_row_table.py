@@ -68,7 +68,8 @@ def test_rows_of_a_snapshot_are_loaded_and_judged_by_their_digest(table):
     digest = (row_hash(*rows[0]) + row_hash(*rows[1])) % 2**128
     assert load_rows(table, rows, Saved(9, digest))
     assert BucketState(table).position == 9
-    assert not load_rows(MemoryTable(), rows[:1], Saved(9, digest))
+    assert not load_rows(table, rows[:1], Saved(10, digest))
+    assert (table.saved().position, table.get(b"k")) == (9, None)
 
 
 # -- rows that are frozen --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ares.bucket.bucket_session import UNANSWERED_MAX, BucketSession, SessionBusy
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import (
     Beat,
@@ -13,11 +14,14 @@ from ares.bucket.commands import (
     DeleteObject,
     EndSession,
     KeepSnapshot,
+    ObjectBatch,
     PutObject,
+    decode_command,
     encode_command,
+    request_print,
 )
 from ares.bucket.garbage import may_drop
-from ares.bucket.index_records import Blob
+from ares.bucket.index_records import OPEN_BLOBS_MAX, Blob
 from ares.bucket.row_keys import RESULT_ROWS, after
 from tests.bucket.index_driver import IndexDriver
 
@@ -39,12 +43,12 @@ def session(index):
 
 
 def put(session, key="cat", etag="e1", **fields):
-    return PutObject("photos", key, session.pieces(), etag, fields.get("conditions", Conditions()))
+    return PutObject("photos", key, session.blob(), etag, fields.get("conditions", Conditions()))
 
 
-def beat(index, reading_from=None):
+def beat(index, reading_from=None, blobs_from=1, open_blobs=()):
     at = index.state.position
-    return Beat(at, NO_DIGEST, at if reading_from is None else reading_from)
+    return Beat(at, NO_DIGEST, at if reading_from is None else reading_from, blobs_from, open_blobs)
 
 
 def results_kept(index):
@@ -92,12 +96,12 @@ def test_a_session_may_name_new_blobs_of_its_own_only(index, session):
     session.lowest = 2
     used = session.blob()
     assert session.give(put(session)).done
-    for blob in (other.blob(), used, Blob(session.number, 1, 1, 9)):
-        pieces = (put(session).pieces[0].__class__(blob.length, blob),)
-        result = session.give(PutObject("photos", "dog", pieces, "e"))
+    session.give(beat(index, blobs_from=3, open_blobs=(1,)))
+    for blob in (other.blob(), used, Blob(session.number, 2, 9)):
+        result = session.give(PutObject("photos", "dog", blob, "e"))
         assert result.outcome is O.MALFORMED
-    twice = session.pieces() * 2
-    assert session.give(PutObject("photos", "dog", twice, "e")).outcome is O.MALFORMED
+    twice = ObjectBatch((PutObject("photos", "dog", session.blob(), "e"),) * 2)
+    assert session.give(twice).outcome is O.MALFORMED
     assert index.entry("dog") is None
     assert index.state.totals.malformed == 4
 
@@ -132,11 +136,143 @@ def test_a_session_that_was_never_opened_is_fenced(index, session):
 
 def test_a_promise_holds_at_its_greatest_and_is_not_for_the_future(index, session):
     at = index.state.position
-    session.give(Beat(at, NO_DIGEST, at))
-    session.give(Beat(at, NO_DIGEST, at - 1))
+    session.give(Beat(at, NO_DIGEST, at, 1))
+    session.give(Beat(at, NO_DIGEST, at - 1, 1))
     assert index.state.sessions[session.number].reading_from == at
-    future = Beat(at, NO_DIGEST, 10_000)
+    future = Beat(at, NO_DIGEST, 10_000, 1)
     assert session.give(future).outcome is O.NOT_TAKEN
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_promises_about_blobs_hold_in_any_order(index, session, first):
+    """A beat that was given to the log again comes after a later one, and takes nothing back."""
+    beats = [(4, (2, 3)), (7, (3, 5))]
+    for blobs_from, open_blobs in (beats[first], beats[1 - first]):
+        session.give(beat(index, blobs_from=blobs_from, open_blobs=open_blobs))
+    told = index.state.sessions[session.number]
+    assert (told.blobs_from, told.open_blobs) == (7, (3, 5))
+    assert [counter for counter in range(1, 9) if told.may_name(counter)] == [3, 5, 7, 8]
+
+
+def test_a_number_below_the_lowest_changes_nothing(index, session):
+    old = session.command(put(session), ms=2**40)
+    session.give(DeleteObject("photos", "cat"))
+    before = index.state.digest
+    assert index.apply(encode_command(old)).result.outcome is O.SETTLED
+    assert (index.state.digest, index.state.totals.clock_ms) == (before, 2000 + 1000)
+
+
+def test_a_malformed_command_is_remembered(index, session):
+    """Its copy once had another result, after the name of its blob became a new one's."""
+    session.lowest = 2
+    foreign = encode_command(session.command(PutObject("photos", "cat", Blob(9, 1, 1), "e")))
+    for _ in range(2):
+        assert index.apply(foreign).result.outcome is O.MALFORMED
+    assert index.state.result(session.number, session.used).outcome is O.MALFORMED
+    assert index.state.totals.malformed == 1
+
+
+def test_sessions_are_bounded(index, session, monkeypatch):
+    monkeypatch.setattr("ares.bucket.fold.SESSIONS_MAX", 2)
+    other = index.session()
+    assert index.session().give(DeleteObject("photos", "cat")).outcome is O.FENCED
+    other.give(EndSession(other.number, 0))
+    assert index.session().give(DeleteObject("photos", "cat")).done
+
+
+def batch(count=100):
+    return ObjectBatch(tuple(DeleteObject("photos", f"{number}") for number in range(count)))
+
+
+def test_results_of_a_session_are_bounded_in_bytes(index, session, monkeypatch):
+    monkeypatch.setattr("ares.bucket.fold.SESSION_RESULT_BYTES_MAX", 3000)
+    session.lowest = 2
+    outcomes = [session.give(batch()).outcome for _ in range(5)]
+    assert outcomes[0] is O.DONE
+    assert outcomes[-1] is O.BUSY
+    blob = session.blob()
+    assert session.give(put(session)).outcome is O.BUSY
+    assert [each for _, each in index.state.garbage(9)] == [blob]
+    assert index.state.sessions[session.number].result_bytes < 6000
+    session.lowest = None
+    assert session.give(put(session)).done
+
+
+def test_results_of_invocations_are_bounded_in_bytes(index, session, monkeypatch):
+    monkeypatch.setattr("ares.bucket.fold.INVOCATION_BYTES_MAX", 3000)
+    for number in range(9):
+        outcome = session.give(batch(), invocation=bytes([number])).outcome
+    assert outcome is O.BUSY, "no promise lets an invocation be forgotten"
+    assert session.give(batch()).done
+    session.give(beat(index))
+    assert session.give(batch(), invocation=b"last").done
+    assert index.state.totals.invocation_bytes < 3000
+
+
+# -- a session of a process ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(index):
+    own = BucketSession(index.fold)
+    own.number = index.session().number
+    return own
+
+
+def test_a_slow_upload_holds_no_number(index, own):
+    """The number was once taken at the beginning: 65,536 requests later no beat was possible."""
+    slow = own.take_blob()
+    for _ in range(70_000):
+        own.settle(own.take_number())
+    command = own.beat(0)
+    assert decode_command(encode_command(command)) == command
+    assert (command.operation.blobs_from, command.operation.open_blobs) == (2, (slow,))
+
+
+def test_a_beat_lists_open_blobs_and_promises_the_rest(index, own):
+    blobs = [own.take_blob() for _ in range(200)]
+    for counter in blobs[::2]:
+        own.close_blob(counter)
+    told = own.beat(0).operation
+    assert (len(told.open_blobs), told.blobs_from) == (OPEN_BLOBS_MAX, 2 * OPEN_BLOBS_MAX + 2)
+    assert index.apply(encode_command(own.beat(0))).result.done
+    session = index.state.sessions[own.number]
+    assert [counter for counter in blobs if session.may_name(counter)] == [
+        counter for counter in blobs if counter % 2 == 0 or counter > told.blobs_from
+    ]
+
+
+def test_requests_leave_numbers_for_beats(index, own):
+    held = own.take_number()
+    for _ in range(UNANSWERED_MAX - 1):
+        own.settle(own.take_number())
+    with pytest.raises(SessionBusy, match="try again later"):
+        own.take_number()
+    assert index.apply(encode_command(own.beat(0))).result.done
+    own.settle(held)
+    assert own.take_number() > UNANSWERED_MAX
+
+
+def test_a_long_check_looks_again_and_lets_the_results_before_go(index, session, own):
+    index.fold.kept = 10
+    check = own.begin_check(request_print(b"i", DeleteObject("photos", "cat")))
+    floor = own.reading_from
+    assert own.first_result(check) is None
+    assert session.give(DeleteObject("photos", "cat"), invocation=b"i").done
+    own.beat(0)
+    assert own.reading_from == floor
+    for _ in range(10):
+        session.give(DeleteObject("photos", "dog"))
+    own.beat(0)
+    assert own.reading_from == index.state.position
+    for number in range(20):
+        session.give(beat(index))
+        index.apply(encode_command(own.beat(0)))
+        session.give(DeleteObject("photos", "dog"), invocation=bytes([number]))
+    assert index.state.invocation(request_print(b"i", DeleteObject("photos", "cat"))) is None
+    assert own.first_result(check).done, "found when it looked again"
+    own.end_check(check)
+    assert own.first_result(check) is None
 
 
 # -- invocations -----------------------------------------------------------------------------------
@@ -192,7 +328,7 @@ def test_invocations_are_forgotten_when_old_and_no_session_reads_before_them():
 def test_garbage_waits_for_every_promise(index, session):
     other = index.session()
     session.give(put(session))
-    blob = index.entry("cat").pieces[0].blob
+    blob = index.entry("cat").content.blob
     assert not may_drop(index.state, blob)
     session.give(DeleteObject("photos", "cat"))
     session.give(beat(index))
@@ -201,6 +337,7 @@ def test_garbage_waits_for_every_promise(index, session):
     assert not may_drop(index.state, blob)
     other.give(beat(index))
     assert may_drop(index.state, blob)
+    session.give(beat(index, blobs_from=session.used))
     session.give(Collected((blob,)))
     assert index.state.place(blob) is None
     assert index.state.garbage(10) == []
@@ -208,7 +345,7 @@ def test_garbage_waits_for_every_promise(index, session):
 
 def test_a_wrong_collector_forgets_nothing_that_is_needed(index, session):
     session.give(put(session))
-    blob = index.entry("cat").pieces[0].blob
+    blob = index.entry("cat").content.blob
     session.give(Collected((blob,)))
     session.give(DeleteObject("photos", "cat"))
     session.give(Collected((blob,)))
@@ -217,22 +354,21 @@ def test_a_wrong_collector_forgets_nothing_that_is_needed(index, session):
 
 def test_a_name_without_a_place_waits_for_its_session(index, session):
     unused = session.blob(ahead=1)
-    session.lowest = 2
-    session.give(beat(index))
+    session.give(beat(index, blobs_from=unused.counter))
+    session.give(beat(index, blobs_from=9, open_blobs=(unused.counter,)))
     assert not may_drop(index.state, unused)
-    session.lowest = None
-    session.give(beat(index))
+    session.give(beat(index, blobs_from=9))
     assert may_drop(index.state, unused)
     far = session.blob(ahead=100)
     assert not may_drop(index.state, far)
     session.give(EndSession(session.number, 0))
     assert may_drop(index.state, far)
-    assert not may_drop(index.state, Blob(index.state.position, 1, 1, 1))
+    assert not may_drop(index.state, Blob(index.state.position, 1, 1))
 
 
 def test_a_copied_blob_is_not_garbage_while_an_entry_has_it(index, session):
     session.give(put(session))
-    blob = index.entry("cat").pieces[0].blob
+    blob = index.entry("cat").content.blob
     session.give(CopyObject("photos", "dog", CopySource("photos", "cat")))
     session.give(DeleteObject("photos", "cat"))
     session.give(beat(index))
@@ -246,7 +382,7 @@ def test_two_snapshots_are_kept_and_the_third_makes_garbage(index, session):
     blobs = []
     for _ in range(3):
         blobs.append(session.blob())
-        keep = KeepSnapshot(index.state.position, NO_DIGEST, session.pieces())
+        keep = KeepSnapshot(index.state.position, NO_DIGEST, session.blob())
         assert session.give(keep).done
     assert len(index.state.snapshots()) == 2
     session.give(beat(index))
@@ -255,9 +391,9 @@ def test_two_snapshots_are_kept_and_the_third_makes_garbage(index, session):
 
 def test_a_snapshot_is_newer_than_the_last_and_not_of_the_future(index, session):
     at = index.state.position
-    assert session.give(KeepSnapshot(at + 9, NO_DIGEST, ())).outcome is O.NOT_TAKEN
-    assert session.give(KeepSnapshot(at, NO_DIGEST, ())).done
-    assert session.give(KeepSnapshot(at, NO_DIGEST, ())).outcome is O.NOT_TAKEN
+    assert session.give(KeepSnapshot(at + 9, NO_DIGEST, session.blob())).outcome is O.NOT_TAKEN
+    assert session.give(KeepSnapshot(at, NO_DIGEST, session.blob())).done
+    assert session.give(KeepSnapshot(at, NO_DIGEST, session.blob())).outcome is O.NOT_TAKEN
 
 
 def test_garbage_that_its_session_may_still_name_is_not_forgotten(index, session):
@@ -272,8 +408,7 @@ def test_garbage_that_its_session_may_still_name_is_not_forgotten(index, session
     other.give(Collected((blob,)))
     assert [each for _, each in index.state.garbage(10)] == [blob]
     assert may_drop(index.state, blob)
-    session.lowest = None
-    session.give(beat(index))
+    session.give(beat(index, blobs_from=3))
     other.give(Collected((blob,)))
     assert index.state.garbage(10) == []
     assert may_drop(index.state, blob)

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from ares.bucket import bucket_requests, fold, multipart, object_changes
+from ares.bucket import bucket_requests, bucket_state, fold, multipart, object_changes
 from ares.bucket.bucket_requests import TrimLog
 from ares.bucket.bucket_session import BucketSession
 from ares.bucket.bucket_state import BucketState
@@ -20,8 +20,7 @@ from ares.bucket.commands import (
 )
 from ares.bucket.fold import BucketFold
 from ares.bucket.garbage import may_drop
-from ares.bucket.index_records import BlobPlace, SessionEntry, Version
-from ares.bucket.row_keys import blob_row
+from ares.bucket.index_records import ContentPlace, SessionEntry, Version
 from ares.sharedlog.log_operations import Follower
 from ares.testing.sim.buckets.gateway_process import GatewayProcess
 from tests.simulation.patches import together
@@ -100,17 +99,21 @@ def a_sweep_of_ended_sessions_only() -> Any:
 
 
 def copies_without_uses() -> Any:
-    def use(self: BucketState, pieces: Any) -> None:
-        for piece in pieces:
-            if piece.blob is not None:
-                self.put_record(blob_row(piece.blob), BlobPlace(1))
+    """Make garbage of a blob or content when the first of its users goes."""
 
-    def give_up(self: BucketState, pieces: Any) -> None:
-        for piece in pieces:
-            place = None if piece.blob is None else self.place(piece.blob)
-            if place is not None and place.garbage is None:
-                self._throw_away(piece.blob)
+    def use(self: BucketState, piece: Any) -> None:
+        row = bucket_state._place_row(piece)
+        if row is not None:
+            place = self.record(row, ContentPlace) or ContentPlace(0)
+            self.put_record(row, structs.replace(place, uses=1))
 
+    def give_up(self: BucketState, piece: Any) -> None:
+        row = bucket_state._place_row(piece)
+        place = None if row is None else self.record(row, ContentPlace)
+        if place is not None and place.garbage is None:
+            give_up_(self, piece)
+
+    give_up_ = BucketState.give_up
     return together(
         patch.object(BucketState, "use", use), patch.object(BucketState, "give_up", give_up)
     )
@@ -195,15 +198,12 @@ def a_restart_that_keeps_its_session() -> Any:
 # -- invocations -----------------------------------------------------------------------------------
 
 
-def _printed(rule: Callable[[Any], bytes]) -> Any:
+def invocations_without_key_and_etag() -> Any:
+    rule = lambda invocation, _: invocation and invocation.ljust(16, b"-")  # noqa: E731
     return together(
         patch.object(fold, "request_print", rule),
-        patch("ares.bucket.bucket_session.request_print", rule),
+        patch.object(bucket_requests, "request_print", rule),
     )
-
-
-def invocations_without_key_and_etag() -> Any:
-    return _printed(lambda command: command.invocation.ljust(16, b"-"))
 
 
 def invocations_of_conditional_commands_alone() -> Any:
@@ -229,7 +229,7 @@ def invocations_forgotten_by_age_alone() -> Any:
 
 def uploads_that_outlast_their_completion() -> Any:
     """Keep the upload and its parts when an object is made of them: complete it twice."""
-    return patch.object(multipart, "_end", lambda state, operation, bucket: None)
+    return patch.object(multipart, "_end", lambda *_: None)
 
 
 # -- determinism -----------------------------------------------------------------------------------

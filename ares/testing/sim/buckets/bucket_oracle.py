@@ -92,14 +92,14 @@ class BucketOracle:
         self._kept = kept
         self._failed: set[bytes] = set()
 
-    def checked(self, command: Command, position: int | None) -> None:
+    def checked(self, command: Command, position: int) -> None:
         """Note an attempt that was checked when the request's first effect was forgotten.
 
         A library that sends a request again so late is told the truth of a new request.
         """
         request = name_of_command(command)
         made = [at for at, name in self._made.items() if name == request]
-        if position is not None and any(at + self._kept <= position for at in made):
+        if any(at + self._kept <= position for at in made):
             self._forgotten.add(request)
 
     # -- the log -----------------------------------------------------------------------------------
@@ -140,10 +140,8 @@ class BucketOracle:
             elif last is not None and operation.of not in state.sessions:
                 raise PromiseBroken(f"position {position} ended a session that spoke")
         elif isinstance(operation, Beat):
-            if self._digests[operation.position - 1 : operation.position] not in (
-                [],
-                [int.from_bytes(operation.digest)],
-            ):
+            told = int.from_bytes(operation.digest)
+            if applied.result.done and told != [0, *self._digests][operation.position]:
                 raise PromiseBroken(f"position {position}: a beat with another digest")
         elif isinstance(operation, KeyedOperation):
             self._judge(position, command, operation, applied.result)
@@ -198,7 +196,7 @@ class BucketOracle:
                 raise PromiseBroken(f"request {name!r} took effect twice")
             if self._effects[name] and name in self._failed:
                 raise PromiseBroken(f"request {name!r} was told a failure, and succeeded")
-        for piece in () if newest is None else newest.pieces:
+        for piece in () if newest is None else self.truth.state.leaves(newest.content):
             if piece.blob is not None and piece.blob not in self.stored:
                 raise PromiseBroken(f"{key} names {piece.blob} before it is at a quorum")
             if piece.blob in self.dropped:
@@ -244,10 +242,7 @@ class BucketOracle:
     def trimming(self, upto: int) -> None:
         """Check a trim: a snapshot at or above it is stored and kept."""
         kept = self.truth.state.snapshots()
-        if not any(
-            snapshot.position >= upto and {piece.blob for piece in snapshot.pieces} <= self.stored
-            for snapshot in kept
-        ):
+        if not any(snapshot.position >= upto and snapshot.blob in self.stored for snapshot in kept):
             raise PromiseBroken(f"the log is trimmed below {upto} without a snapshot")
 
     # -- answers to users --------------------------------------------------------------------------

@@ -119,7 +119,7 @@ class BucketUser:
             case _:
                 etag, data = self._content()
                 conditions = {"put-new": new, "put-if": same}.get(step.kind, Conditions())
-                return PutObject(SIMULATED_BUCKET, key, (), etag, conditions), data
+                return PutObject(SIMULATED_BUCKET, key, b"", etag, conditions), data
 
     def _upload(self, step: BucketStep) -> None:
         """Begin an upload, put a part, and complete it; complete it again, in a new request."""
@@ -130,7 +130,7 @@ class BucketUser:
                 self._ended()
                 return
             upload: Version = answer.result.version
-            part = PutPart(SIMULATED_BUCKET, step.key, upload, 1, (), etag)
+            part = PutPart(SIMULATED_BUCKET, step.key, upload, 1, b"", etag)
 
             def put(answer: BucketAnswer | None) -> None:
                 if answer is None or not answer.result.done:

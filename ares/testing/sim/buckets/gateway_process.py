@@ -73,11 +73,15 @@ class GatewayRun(PortRun, Protocol):
 
 
 class GatewayTask(NamedTuple):
-    """A request under way. ``done`` gets the answer, or None without one."""
+    """A request under way. ``done`` gets the answer, or None without one.
+
+    ``checked``: the position at which it first looked for an earlier attempt.
+    """
 
     steps: Steps
     done: Callable[[BucketAnswer | None], None]
     session: BucketSession
+    checked: int
 
 
 def name_of(blob: Blob) -> ObjectName:
@@ -86,7 +90,7 @@ def name_of(blob: Blob) -> ObjectName:
 
 def blob_of(name: str) -> Blob:
     session, counter, length = map(int, name.split("/"))
-    return Blob(session, counter, 1, length)
+    return Blob(session, counter, length)
 
 
 class GatewayProcess:
@@ -206,8 +210,6 @@ class GatewayProcess:
 
         def load() -> None:
             snapshot = found.pop(0)
-            blob = snapshot.pieces[0].blob
-            assert blob is not None
 
             def fetched(data: bytes | None, error: Exception | None) -> None:
                 if self.dead:
@@ -217,7 +219,7 @@ class GatewayProcess:
                 else:
                     self._follow(self.fold.state.position)
 
-            self._fetch(blob, fetched)
+            self._fetch(snapshot.blob, fetched)
 
         take()
 
@@ -302,7 +304,8 @@ class GatewayProcess:
 
     def begin(self, steps: Steps, done: Callable[[BucketAnswer | None], None]) -> None:
         """Begin a request or a task of upkeep."""
-        self._advance(GatewayTask(steps, done, self.session), None, None)
+        task = GatewayTask(steps, done, self.session, self.fold.state.position)
+        self._advance(task, None, None)
 
     def _advance(self, task: GatewayTask, value: Any, error: Exception | None) -> None:
         if self.dead:
@@ -347,8 +350,7 @@ class GatewayProcess:
                 slow = rng.random() < SLOW_READERS and not self._run.consensus.healed
                 self._later(rng.random() * SLOW_READ_S * slow, self._fetch, blob, fetched)
             case Commit(command):
-                checked = task.session.checked_at(command.number)
-                self._run.oracle.checked(command, checked)
+                self._run.oracle.checked(command, task.checked)
                 self._commits[command.session, command.number] = resume
                 self._append(encode_command(command), (command.session, command.number))
             case DropBlob(blob):

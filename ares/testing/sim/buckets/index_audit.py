@@ -8,16 +8,22 @@ import msgspec
 from ares.bucket.bucket_state import BucketState, counted_digest, rows_between
 from ares.bucket.index_records import (
     Blob,
-    BlobPlace,
     BucketEntry,
+    ContentPlace,
     ObjectEntry,
     PartEntry,
+    Piece,
     SnapshotEntry,
+    piece_of,
 )
 from ares.bucket.row_keys import (
     BLOB_ROWS,
     BUCKET_ROWS,
+    CONTENT_PLACE_ROWS,
+    CONTENT_ROWS,
+    GARBAGE_CONTENT_ROWS,
     GARBAGE_ROWS,
+    INVOCATION_ROWS,
     OBJECT_ROWS,
     PART_ROWS,
     RESULT_ROWS,
@@ -26,14 +32,17 @@ from ares.bucket.row_keys import (
     VERSION_BYTES,
     after,
     blob_row,
+    content_place_row,
+    garbage_content_row,
     garbage_row,
     position_of_row,
+    version_of_row,
 )
 from ares.testing.sim.invariants import PromiseBroken
 
 
 class IndexCount:
-    """Counts over all rows of an index. ``uses``: of blobs, by their rows."""
+    """Counts over all rows of an index. ``uses``: of blobs and shared contents, by their rows."""
 
     def __init__(self, state: BucketState) -> None:
         self._table = state.table
@@ -48,11 +57,14 @@ class IndexCount:
             counts[3] += 1
         for key, part in self.rows(PART_ROWS, PartEntry):
             uploads[key[1 : 1 + VERSION_BYTES]][4] += part.size
-            self._use(part.pieces)
+            self._use(part.content)
         for _, snapshot in self.rows(SNAPSHOT_ROWS, SnapshotEntry):
-            self._use(snapshot.pieces)
+            self._use(piece_of(snapshot.blob))
+        for _, pieces in self.rows(CONTENT_ROWS, tuple[Piece, ...]):
+            for piece in pieces:
+                self._use(piece)
 
-    def rows(self, kind: bytes, record: type[Any]) -> list[tuple[bytes, Any]]:
+    def rows(self, kind: bytes, record: Any) -> list[tuple[bytes, Any]]:
         decode = msgspec.msgpack.Decoder(record).decode
         return [(key, decode(value)) for key, value in rows_between(self._table, kind, after(kind))]
 
@@ -65,10 +77,13 @@ class IndexCount:
             counts[0] += newest and not entry.marker
             counts[1] += 1
             counts[2] += entry.size
-            self._use(entry.pieces)
+            self._use(entry.content)
 
-    def _use(self, pieces: Any) -> None:
-        self.uses.update(blob_row(piece.blob) for piece in pieces if piece.blob is not None)
+    def _use(self, piece: Piece) -> None:
+        if piece.blob is not None:
+            self.uses[blob_row(piece.blob)] += 1
+        elif piece.content is not None:
+            self.uses[content_place_row(piece.content)] += 1
 
 
 def audit_index(state: BucketState) -> None:
@@ -81,21 +96,53 @@ def audit_index(state: BucketState) -> None:
     for key, bucket in count.rows(BUCKET_ROWS, BucketEntry):
         told = [bucket.objects, bucket.versions, bucket.bytes, bucket.uploads, bucket.part_bytes]
         _agree(f"bucket {key[1:]!r}", told, count.buckets[key[1:]])
-    places = dict(count.rows(BLOB_ROWS, BlobPlace))
-    uses = {key: place.uses for key, place in places.items() if place.garbage is None}
-    _agree("the uses of blobs", uses, dict(count.uses))
-    garbage = {key for key, place in places.items() if place.garbage is not None}
-    rows = count.rows(GARBAGE_ROWS, Blob)
-    _agree("the garbage", garbage, {blob_row(blob) for _, blob in rows})
-    for key, blob in rows:
-        _agree("a row of garbage", key, garbage_row(position_of_row(key), blob))
-        _agree("uses of garbage", places[blob_row(blob)], BlobPlace(0, position_of_row(key)))
-    for key, _ in rows_between(state.table, RESULT_ROWS, after(RESULT_ROWS)):
-        session = state.sessions.get(position_of_row(key))
-        number = int.from_bytes(key[-8:])
-        if session is None or number < session.lowest:
-            raise PromiseBroken(f"the result of command {number} is remembered for nobody")
+    _audit_contents(state, count)
+    _audit_results(state)
     _agree("the digest", state.digest, counted_digest(state.table))
+
+
+def _audit_contents(state: BucketState, count: IndexCount) -> None:
+    """Check the places of blobs and shared contents, and the rows of garbage."""
+    blobs = dict(count.rows(BLOB_ROWS, ContentPlace))
+    contents = dict(count.rows(CONTENT_PLACE_ROWS, ContentPlace))
+    places = blobs | contents
+    uses = {key: place.uses for key, place in places.items() if place.garbage is None}
+    _agree("the uses of contents", uses, dict(count.uses))
+    shared = [
+        content_place_row(version_of_row(row))
+        for row, _ in rows_between(state.table, CONTENT_ROWS, after(CONTENT_ROWS))
+    ]
+    _agree("the shared contents", sorted(contents), shared)
+    garbage = {key for key, place in places.items() if place.garbage is not None}
+    listed = set()
+    for key, blob in count.rows(GARBAGE_ROWS, Blob):
+        position = position_of_row(key)
+        _agree("a row of garbage", key, garbage_row(position, blob))
+        _agree("uses of garbage", places[blob_row(blob)], ContentPlace(0, position))
+        listed.add(blob_row(blob))
+    for key, _ in rows_between(state.table, GARBAGE_CONTENT_ROWS, after(GARBAGE_CONTENT_ROWS)):
+        position, content = position_of_row(key), version_of_row(key)
+        _agree("a row of garbage", key, garbage_content_row(position, content))
+        place = places[content_place_row(content)]
+        _agree("uses of garbage", (place.uses, place.garbage), (0, position))
+        listed.add(content_place_row(content))
+    _agree("the garbage", garbage, listed)
+
+
+def _audit_results(state: BucketState) -> None:
+    """Check that results are remembered for live sessions alone, and their bytes."""
+    sizes: Counter[int] = Counter()
+    for key, value in rows_between(state.table, RESULT_ROWS, after(RESULT_ROWS)):
+        number, session = position_of_row(key), state.sessions.get(position_of_row(key))
+        command = int.from_bytes(key[-8:])
+        if session is None or command < session.lowest:
+            raise PromiseBroken(f"the result of command {command} is remembered for nobody")
+        sizes[number] += len(value)
+    told = {number: session.result_bytes for number, session in state.sessions.items()}
+    _agree("the bytes of results", told, {number: sizes[number] for number in told})
+    rows = rows_between(state.table, INVOCATION_ROWS, after(INVOCATION_ROWS))
+    size = sum(len(value) for _, value in rows)
+    _agree("the bytes of invocations", state.totals.invocation_bytes, size)
 
 
 def _agree(what: str, told: object, counted: object) -> None:
