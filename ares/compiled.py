@@ -328,10 +328,12 @@ def rabin_search() -> RabinEnds:
 def small_objects(session: Session, view: View, shell: Shell | None = None) -> SmallObjects | None:
     """Return the entry of small reads and writes in ``view``.
 
-    None without a core, or with other switches of the client.
+    None without a core, with other switches of the client, and in a write-once domain, where the
+    core would write.
     """
     core: Any = session.fast_path
-    if isinstance(core, NoFastPath) or not (view.switches.piggyback and view.switches.fast_read):
+    is_usual = view.switches.piggyback and view.switches.fast_read
+    if isinstance(core, NoFastPath) or not is_usual or view.sequence.last_known.write_once:
         return None
     view.sequence.changing = session.take_over_all
     found: SmallObjects = core.objects(

@@ -14,8 +14,13 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "consensus": (),
     "fragment": ("test_divide.py", "test_rabin.py", "test_store.py"),
     "journal": (
-        *("test_anchor.py", "test_compaction.py", "test_damage.py", "test_durable_server.py"),
-        *("test_inline.py", "test_journal_contract.py", "test_journal_full_disk.py"),
+        *("test_anchor.py", "test_compaction.py", "test_damage.py", "test_dropped_names.py"),
+        *(
+            "test_durable_server.py",
+            "test_inline.py",
+            "test_journal_contract.py",
+            "test_journal_full_disk.py",
+        ),
         *("test_journal_throttle.py", "test_random.py", "test_torn.py"),
     ),
     "paper": (),

@@ -321,6 +321,13 @@ class DomainDirectory(ObjectStore):
             )
         if resolved.dap == "chain":
             refuse_early_servers(described)
+        if resolved.write_once and (
+            early := [server for server in described if not described[server].write_once]
+        ):
+            raise ConfigurationRefused(
+                f"{', '.join(early)} runs an earlier release, which knows no write-once domains. "
+                "Install this release there first. Nothing was changed"
+            )
         servers = tuple(
             msgspec.structs.replace(server, identity=described[server.id].identity)
             for server in resolved.servers

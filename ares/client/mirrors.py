@@ -122,6 +122,8 @@ def fit_for_mirrors(domain: str, found: object) -> ObjectStore:
         why = "is a file, and its blocks have a meaning only together"
     elif not is_domain_name(MirrorName(domain, "x" * 64, 10**8).name):
         why = "has too long a name"
+    elif isinstance(found, ObjectStore) and found.configuration.write_once:
+        why = "is write-once, and an index outside the domain names its objects"
     if isinstance(found, ObjectStore) and not why:
         return found
     why = why or "is a log: let servers of the other site be in its chain"

@@ -320,6 +320,8 @@ class _Checks:
         }
         try:
             configuration = Configuration(cast(Algorithm, table.dap), members, **parameters)
+            if configuration.write_once:
+                raise BadInput("the domain 'default' cannot be write-once: it has the directory")
             return configuration.checked_for_faults(table.allow_no_faults).at(DEFAULT_DOMAIN, 0)
         except ConfigurationRefused as error:
             refuse(

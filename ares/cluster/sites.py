@@ -115,10 +115,17 @@ def at_site(
             k = k if k is not None else like.k if same else largest_k(len(servers))
             delta = delta if delta is not None else like.delta or DELTA_DEFAULT
             return Configuration.ec(
-                servers, k, delta, like.backend or BACKEND_DEFAULT, allow_no_faults=allow_no_faults
+                servers,
+                k,
+                delta,
+                like.code or BACKEND_DEFAULT,
+                write_once=like.write_once,
+                allow_no_faults=allow_no_faults,
             )
-        return (Configuration.abd if chosen == "abd" else Configuration.chain)(
-            servers, allow_no_faults=allow_no_faults
+        if chosen == "chain":
+            return Configuration.chain(servers, allow_no_faults=allow_no_faults)
+        return Configuration.abd(
+            servers, write_once=like.write_once, allow_no_faults=allow_no_faults
         )
     except (BadInput, ConfigurationRefused) as error:
         raise ConfigurationRefused(

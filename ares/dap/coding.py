@@ -189,4 +189,4 @@ def coding_for(configuration: Configuration) -> Coding:
         raise ConfigurationRefused(
             f"{configuration.describe()}: a chain holds a log, and no objects; nothing was changed"
         )
-    return _reed_solomon(configuration.n, configuration.k, configuration.backend)
+    return _reed_solomon(configuration.n, configuration.k, configuration.code)

@@ -351,6 +351,7 @@ class DataAccess:
                 f"the elements of {servers} under {tag} are no value: {error.why}",
                 tag,
                 True,
+                False,
             ) from error
 
 

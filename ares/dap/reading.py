@@ -271,7 +271,13 @@ class DecodeAttempts(Struct, eq=False):
                 if finding.tag is not None
                 else newest_possible(_replies(finding.lists.values()), configuration.k)
             )
-            raise Undecodable(reading.object, describe(configuration, finding), newest, proven)
+            raise Undecodable(
+                reading.object,
+                describe(configuration, finding),
+                newest,
+                proven,
+                is_below_quorum(configuration, finding),
+            )
         return min(0.01 * 2.0 ** min(self.failed, 10), READ_PAUSE_S_MAX)
 
 
@@ -305,6 +311,12 @@ def proves(configuration: Configuration, finding: AttemptResult) -> bool:
         newest_decodable(_replies([*lists, *[(tags, TAG_ZERO)] * silent]), configuration.k) is None
         for tags in helpful
     )
+
+
+def is_below_quorum(configuration: Configuration, finding: AttemptResult) -> bool:
+    """Return whether fewer servers than a quorum list the settled version, or did not answer."""
+    without = sum(finding.tag not in tags for tags, _ in finding.lists.values())
+    return finding.tag is not None and configuration.n - without < configuration.quorum_size
 
 
 def describe(configuration: Configuration, finding: AttemptResult) -> str:

@@ -62,6 +62,13 @@ BACKENDS = (
 Flat XOR and LRC codes of the same library lack this property.
 """
 
+WRITE_ONCE = "write-once"
+"""Mark of a configuration in which each name is written once (rule R25).
+
+The mark stands before the name of the erasure code, with a space, or alone: earlier releases refuse
+a configuration with either.
+"""
+
 CHAIN_RULE = "side-by-side"
 """Name of the rule by which the servers of a chain forward at once (docs/log.md, Terms).
 
@@ -93,8 +100,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     """Servers, primitives and parameters, made by :meth:`abd`, :meth:`ec` or :meth:`chain`.
 
     ``k`` data elements of ``n`` rebuild a value; ``delta`` writes may run beside a read (EC-DAP
-    keeps delta + 1 elements of an object); ``backend`` names the erasure code, or the rule of a
-    chain: CHAIN_RULE, or empty for the rule of earlier releases. ``domain``,
+    keeps delta + 1 elements of an object); ``backend`` names the erasure code, behind the mark
+    WRITE_ONCE where names are written once, or the rule of a chain: CHAIN_RULE, or empty for the
+    rule of earlier releases. ``domain``,
     ``index`` and ``cluster`` are the place, set by the proposal: ``cluster`` is the id of c0 (empty
     in c0 itself), hence no decision for another cluster is ever taken for a decision of this
     cluster. ``certificate`` is a signature of the decision, where clusters ask for certificates;
@@ -127,7 +135,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
                 f"server {', '.join(twice)[:_NAMED_CHARACTERS_MAX]} is named twice in one "
                 "configuration"
             )
-        if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
+        if self.dap == "abd" and (self.k, self.delta, self.code) != (1, 0, ""):
             raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
         if self.dap == "chain" and (
             (self.k, self.delta) != (1, 0) or self.backend not in ("", CHAIN_RULE)
@@ -148,12 +156,12 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
                 f"delta, the number of writers at once, must be from 1 to {DELTA_MAX}, not "
                 f"{self.delta}"
             )
-        if self.dap == "ec" and self.backend == "isa_l_rs_vand":
+        if self.dap == "ec" and self.code == "isa_l_rs_vand":
             raise BadInput(
                 "backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 "
                 "patterns; use isa_l_rs_cauchy"
             )
-        if self.dap == "ec" and self.backend not in BACKENDS:
+        if self.dap == "ec" and self.code not in BACKENDS:
             named = self.backend[:BACKEND_CHARACTERS_MAX]
             raise BadInput(
                 f"backend {named!r} is not one of {', '.join(BACKENDS)}: with other codes k "
@@ -161,9 +169,16 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             )
 
     @staticmethod
-    def abd(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
-        """Return a replicated configuration: every server holds the whole value."""
-        return Configuration("abd", _members(servers)).checked_for_faults(allow_no_faults)
+    def abd(
+        servers: Iterable[str | Server], *, write_once: bool = False, allow_no_faults: bool = False
+    ) -> "Configuration":
+        """Return a replicated configuration: every server holds the whole value.
+
+        ``write_once``: each name is written at most once, and may be dropped (rule R25).
+        """
+        return Configuration(
+            "abd", _members(servers), backend=WRITE_ONCE if write_once else ""
+        ).checked_for_faults(allow_no_faults)
 
     @staticmethod
     def ec(
@@ -172,15 +187,19 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         delta: int = DELTA_DEFAULT,
         backend: str = BACKEND_DEFAULT,
         *,
+        write_once: bool = False,
         allow_no_faults: bool = False,
     ) -> "Configuration":
         """Return an erasure-coded configuration.
 
         Every server holds an element of 1/k of the value; any k elements rebuild the value.
+        ``backend``: the name of the code. ``write_once``: as of :meth:`abd`.
         """
         for name, count in (("k", k), ("delta", delta)):
             if not is_whole(count):
                 raise BadInput(f"{name} is a whole number, not {shown_number(count)}")
+        if write_once:
+            backend = f"{WRITE_ONCE} {backend}"
         return Configuration("ec", _members(servers), k, delta, backend).checked_for_faults(
             allow_no_faults
         )
@@ -222,6 +241,19 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             )
         if len(msgspec.msgpack.encode(self)) > CONFIGURATION_BYTES_MAX:
             raise BadInput(f"a configuration of more than {CONFIGURATION_BYTES_MAX} bytes")
+
+    @cached_property
+    def write_once(self) -> bool:
+        """Return whether each name is written at most once, and may be dropped (rule R25)."""
+        return self.dap != "chain" and self.backend.partition(" ")[0] == WRITE_ONCE
+
+    @property
+    def code(self) -> str:
+        """Return the name of the erasure code, without the mark WRITE_ONCE; empty for ABD."""
+        if not self.write_once:
+            return self.backend
+        code = self.backend.partition(" ")[2]
+        return code or (BACKEND_DEFAULT if self.dap == "ec" else "")
 
     @cached_property
     def n(self) -> int:
@@ -311,6 +343,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             shape = f"chain n={self.n}" + (
                 "" if self.index == UNPLACED else f" from position {self.start}"
             )
+        if self.write_once:
+            shape += f" {WRITE_ONCE}"
         crashes = f"{self.crashes_survived} crash" + ("" if self.crashes_survived == 1 else "es")
         return (
             f"{shape} on {','.join(self.server_ids)}; quorum {self.quorum_size}, survives {crashes}"
@@ -381,6 +415,11 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
         raise ConflictingSuccessor(
             f"index {new.index} of {new.domain!r} cannot follow index {own.index} of {own.domain!r}"
         )
+    if new.write_once != own.write_once:
+        raise ConflictingSuccessor(
+            f"index {new.index} of {new.domain!r} is {_kind(new)}, and index {own.index} is not: a "
+            "domain stays as it began"
+        )
     if current is None:
         return incoming
     old = current.configuration
@@ -392,6 +431,10 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
             )
         return max(current, incoming, key=lambda successor: successor.status)
     return incoming if incoming.finalized and new.index > old.index else current
+
+
+def _kind(configuration: Configuration) -> str:
+    return WRITE_ONCE if configuration.write_once else "of objects that may be written again"
 
 
 def latest(successors: Iterable[Successor | None]) -> Successor | None:

@@ -45,6 +45,20 @@ class BadInput(AresError, ValueError):
     """An argument, a file or a setting is not usable; no message was sent and no state changed."""
 
 
+class WriteOnceRefusal(BadInput):
+    """The domain is write-once and the operation is not for it, or the other way round."""
+
+    def __init__(self, domain: str, write_once: bool) -> None:
+        self.domain = domain
+        super().__init__(
+            f"domain {domain!r} is write-once: its names are created and dropped, and never "
+            "written again nor deleted; nothing was changed"
+            if write_once
+            else f"domain {domain!r} is not write-once: its objects are written and deleted; "
+            "nothing was changed"
+        )
+
+
 class BadMessage(AresError):
     """Bytes from the network are not a message of a version which this program speaks."""
 
@@ -485,11 +499,13 @@ class Undecodable(DecodeFailed):
     """A version that stays undecodable for every reader, as long as no client writes the object.
 
     ``newest``: no completed write has a higher tag. ``proven``: the answers show the result final,
-    whatever the silent servers hold.
+    whatever the silent servers hold. ``below_quorum``: fewer servers than a quorum may list the
+    version, whatever the silent servers hold.
     """
 
     newest: Tag
     proven: bool
+    below_quorum: bool
 
 
 class LeftBehind(DecodeFailed):

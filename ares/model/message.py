@@ -78,6 +78,7 @@ class NeededRoom(enum.Enum):
     NONE = enum.auto()
     ELEMENT = enum.auto()
     POINTER = enum.auto()
+    DROPPED_NAMES = enum.auto()
 
 
 class RequestKind(Struct, frozen=True):

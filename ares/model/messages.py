@@ -75,6 +75,7 @@ from ares.model.message import RequestKind, Spent, Trace
 from ares.model.message import Role as Role
 from ares.model.message import ShownState as ShownState
 from ares.model.numbers import POSITION_MAX, Count, Rate, Seconds
+from ares.model.numbers import Durations as Durations
 from ares.model.tag import Tag
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
 
@@ -90,11 +91,10 @@ EARLIER_MAX = 64
 SITES_REPORTED_MAX = 64
 """Sites in a domain's usage."""
 
-ADOPTED_MAX = 256
-"""Versions in a request to adopt copies: about as much work as two turns have room for."""
-
-BOUNDS_MAX = 64
-"""Bounds of a histogram in a description."""
+ADOPTED_MAX = DROPPED_MAX = 256
+"""Versions in a request to adopt copies, and names in a request to drop names: about as much work
+as two turns have room for.
+"""
 
 
 # -- to a storage server ---------------------------------------------------------------------------
@@ -365,6 +365,18 @@ class Adopt(Message, frozen=True, tag=18):
         return sum([REQUEST_WORK + len(version.name) for version in self.versions])
 
 
+class Drop(Message, frozen=True, tag=19):
+    """A request to forget names of a write-once domain, without a tombstone (rule R25)."""
+
+    configuration: ConfigurationId
+    names: Annotated[tuple[ObjectName, ...], Meta(max_length=DROPPED_MAX)]
+    trace: Trace = None
+
+    @property
+    def bulk(self) -> int:
+        return sum([REQUEST_WORK + len(name) for name in self.names])
+
+
 # -- from a storage server -------------------------------------------------------------------------
 
 
@@ -496,16 +508,6 @@ class DiskUsage(Struct, frozen=True, array_like=True):
     in_logs: Count = 0
 
 
-class Durations(Struct, frozen=True, array_like=True):
-    """A histogram: ``counts[i]`` were at most ``bounds_s[i]`` and more than the bound before.
-
-    The last count is of values beyond all bounds.
-    """
-
-    bounds_s: Annotated[tuple[Seconds, ...], Meta(max_length=BOUNDS_MAX)]
-    counts: Annotated[tuple[Count, ...], Meta(max_length=BOUNDS_MAX + 1)]
-
-
 class ServerWork(Struct, frozen=True, array_like=True):
     """The work of a server since its start.
 
@@ -573,6 +575,8 @@ class Description(Message, frozen=True, tag=37):
     """The server takes copies ahead of a decision; False from a release without this field."""
     copying_s: Seconds = 0.0
     """Seconds since the first copy ahead for the configuration asked about; 0 without a copy."""
+    write_once: bool = False
+    """The server knows write-once domains; False from a release without this field."""
 
     @property
     def bulk(self) -> int:
@@ -668,6 +672,7 @@ Keyed = (
     | ListObjects
     | Finalize
     | QueryList
+    | Drop
 )
 """Requests about a configuration."""
 
@@ -732,6 +737,9 @@ REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
     QueryList: _of_objects(ListReply, Role.READ, ShownState.OBJECT, room=_pointer),
     PutData: _of_objects(Ack, Role.WRITE, ShownState.OBJECT, changes=True, room=_element),
     ListObjects: _of_objects(ObjectsReply, Role.READ, ShownState.LISTING, room=_pointer),
+    Drop: _of_objects(
+        Ack, Role.WRITE, ShownState.LISTING, changes=True, room=NeededRoom.DROPPED_NAMES
+    ),
     ReadConfig: _of_either(Ack, Role.READ),
     WriteConfig: _of_either(Ack, Role.READ, changes=True, room=_pointer),
     CollectConfig: _of_either(Ack, Role.RECONFIGURE, changes=True, room=_pointer),

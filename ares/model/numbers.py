@@ -7,7 +7,7 @@ on; a number of 64 bits therefore has a lower bound only.
 
 from typing import Annotated, TypeGuard
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 SECONDS_MAX = 1e7
 """Seconds that no setting may exceed: a longer time, about four months, is a mistake."""
@@ -76,3 +76,16 @@ Instant = Annotated[int, Meta(ge=0, le=INSTANT_MAX)]
 Seconds = Annotated[float, Meta(ge=0, le=PAST_SECONDS_MAX)]
 Rate = Annotated[float, Meta(ge=0, le=RATE_MAX)]
 """A number a second."""
+
+BOUNDS_MAX = 64
+"""Bounds of a histogram in a description."""
+
+
+class Durations(Struct, frozen=True, array_like=True):
+    """A histogram: ``counts[i]`` were at most ``bounds_s[i]`` and more than the bound before.
+
+    The last count is of values beyond all bounds.
+    """
+
+    bounds_s: Annotated[tuple[Seconds, ...], Meta(max_length=BOUNDS_MAX)]
+    counts: Annotated[tuple[Count, ...], Meta(max_length=BOUNDS_MAX + 1)]

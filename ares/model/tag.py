@@ -30,6 +30,16 @@ TAG_ZERO = Tag(0, ClientId(0))
 """t0: the tag of an object before the first write."""
 
 
+WRITE_ONCE_TAG = Tag(2, ClientId(0))
+"""The tag of the only value of a name in a write-once domain (rule R25); no client has this id."""
+
+LOST_TAG = Tag(1, ClientId(0))
+"""The mark of a name of a write-once domain whose value a move left behind.
+
+The value, should a server still have it, is above the mark, and replaces the mark.
+"""
+
+
 def number_max(now_s: float) -> int:
     """Return the highest number accepted by a server at ``now_s`` seconds since 1970.
 

@@ -510,6 +510,7 @@ class Mover:
                 newest.why,
                 newest.newest,
                 best == TAG_ZERO and all(error.proven for error in newer),
+                best == TAG_ZERO and all(error.below_quorum for error in newer),
             )
         return max(reversed(answers), key=lambda found: found.tag)
 

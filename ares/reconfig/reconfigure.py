@@ -94,6 +94,7 @@ def advance(
     is the place of the copies, even if the sequence has grown meanwhile.
     """
     proposal = next_to(view.sequence.last_known, wished)
+    check_kind(view.sequence.last_known, proposal)
     coding_for(proposal)
     copied = yield from copy_ahead(view, proposal, manner)
     yield Report(Progress("add-config"))
@@ -150,6 +151,16 @@ def install(
         announced,
         tuple(mover.left),
     )
+
+
+def check_kind(last: Configuration, wished: Configuration) -> None:
+    """Raise :class:`ConfigurationRefused` unless both are write-once, or none is (rule R25)."""
+    if wished.write_once != last.write_once:
+        now, without = ("", "") if last.write_once else ("not ", "out")
+        raise ConfigurationRefused(
+            f"domain {last.domain!r} is {now}write-once, and stays so: ask for a configuration "
+            f"with{without} --write-once. Nothing was changed"
+        )
 
 
 def next_to(last: Configuration, wished: Configuration) -> Configuration:

@@ -23,6 +23,7 @@ from ares.model.errors import (
     Unavailable,
     Uncertain,
     Undecodable,
+    WriteOnceRefusal,
 )
 from ares.model.identity import ConfigurationId, ObjectName, shown
 from ares.model.tag import NUMBER_LAST, TAG_ZERO, Tag, TakenNumbers
@@ -195,8 +196,11 @@ def write_above(
     """Store ``value`` under a tag with a number above ``highest`` (Alg. 1:16).
 
     Returns the tag, and the last configuration with the version. ``taken``: the result of
-    ``view.tags.begin`` before the caller's first phase. Raises :class:`NoTagLeft`.
+    ``view.tags.begin`` before the caller's first phase. Raises :class:`NoTagLeft`, and
+    :class:`WriteOnceRefusal` in a write-once domain.
     """
+    if view.sequence.last_known.write_once:
+        raise WriteOnceRefusal(view.domain, True)
     before = taken.number
     if max(highest, before) >= NUMBER_LAST:
         raise NoTagLeft(object, max(highest, before))

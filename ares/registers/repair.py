@@ -74,10 +74,10 @@ def bring_element(
     """
     source, object, tag, length = request.source, request.object, request.tag, request.length
     position = target.server_ids.index(own)
-    if source.dap == target.dap == "ec" and (source.n, source.k, source.backend) == (
+    if source.dap == target.dap == "ec" and (source.n, source.k, source.code) == (
         target.n,
         target.k,
-        target.backend,
+        target.code,
     ):
         replies = yield from _ask(
             source, object, tag, source.server_ids[position : position + 1], _slowly_s(length)

@@ -16,7 +16,7 @@ The server tells for how long it has had copies for a configuration. Movers that
 share the time of the phase.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -140,6 +140,14 @@ class AheadCopies:
         del copies.elements[object]
         copies.bytes -= held[2]
         return held[1]
+
+    def drop_names(self, domain: DomainName, names: Iterable[ObjectName]) -> None:
+        """Drop the copies of these objects for all configurations of ``domain``."""
+        for copies in self._of.values():
+            if copies.domain == domain:
+                for name in names:
+                    held = copies.elements.pop(name, None)
+                    copies.bytes -= 0 if held is None else held[2]
 
     def touch(self, id: ConfigurationId) -> None:
         """Take note of a request about a configuration."""

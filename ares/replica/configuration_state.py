@@ -17,7 +17,7 @@ from ares.dap.version_list import capacity
 from ares.model.codec import DETACHED_BYTES_MIN, FRAMES_MAX
 from ares.model.configuration import Configuration, Successor, advance
 from ares.model.element import hollow, intact, is_hollow, is_in_crumbs, sealed, too_large
-from ares.model.errors import AresError, BadInput
+from ares.model.errors import AresError, BadInput, WriteOnceRefusal
 from ares.model.identity import (
     KEY_BYTES_MAX,
     NO_CALL,
@@ -36,6 +36,7 @@ from ares.model.messages import (
     CollectConfig,
     ConfigurationReport,
     DataReply,
+    Drop,
     Element,
     Finalize,
     GetAhead,
@@ -54,12 +55,14 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
+from ares.replica.dropped_names import DropRecords
 from ares.replica.facts import (
     ConfigurationRecord,
     ConfigurationUsage,
     Fact,
     JournalUsage,
     Key,
+    NamesDropped,
     TagsTrimmed,
     pointed_bytes,
 )
@@ -131,6 +134,7 @@ class ConfigurationState:
         usage = self.objects.usage
         self._journaled = usage is not None
         self.share = ConfigurationUsage(JournalUsage()) if usage is None else usage
+        self.drop_records = DropRecords(self.share)
         self._clock = clock
         self.value_bytes = value_bytes
         self._left: SortedDict[ObjectName, None] = SortedDict()
@@ -147,6 +151,7 @@ class ConfigurationState:
             CollectConfig: self.collect,
             Finalize: self.finalize,
             QueryList: self.query_list,
+            Drop: self.drop_names,
         }
 
     def install(self, successor: Successor) -> None:
@@ -371,6 +376,34 @@ class ConfigurationState:
         self.move(put, place)
         return put
 
+    def drop_names(self, request: Drop) -> Ack:
+        """Answer Drop. Raises the errors of :meth:`drop`."""
+        self.drop(request)
+        return Ack(request.call, self.successor)
+
+    def drop(self, request: Drop, place: int = 0) -> NamesDropped | None:
+        """Forget names, without a tombstone (rule R25).
+
+        Returns the fact, to be journaled at ``place``, or None if no name was here. Raises
+        :class:`WriteOnceRefusal` where names may be written again: an older write might come back.
+        """
+        if not self.configuration.write_once:
+            raise WriteOnceRefusal(self.configuration.domain, False)
+        places: set[int] = set()
+        dropped = [name for name in request.names if self._forget(name, places)]
+        if not dropped or not self._journaled:
+            return None
+        fact = NamesDropped(self.configuration.id, tuple(dropped), tuple(sorted(places)))
+        self.drop_records.add(fact, place)
+        return fact
+
+    def _forget(self, name: ObjectName, places: set[int]) -> bool:
+        """Forget a name; add the places of its records to ``places``."""
+        forgotten = self.objects.forget(name)
+        places.update(forgotten)
+        self._left.pop(name, None)
+        return bool(forgotten)
+
     def _is_past(self, object: ObjectName, tag: Tag) -> bool:
         """Return whether the version is held, with or without its data, or was replaced."""
         return self.objects.version(object, tag) is not None or self.objects.is_below(object, tag)
@@ -407,6 +440,7 @@ class ConfigurationState:
         self.objects.clear()
         self._left = SortedDict()
         self.share.clear()
+        self.drop_records.clear()
         if self.pointed_place is not None:
             self.share.add(self.pointed_place, self._pointed_bytes)
 
@@ -510,18 +544,21 @@ class ConfigurationState:
         trimmed = self.objects.trimmed(object)
         return TAG_ZERO if trimmed is None else trimmed[0]
 
-    def move(self, fact: PutData | TagsTrimmed, place: int) -> None:
-        """Record ``place`` as the journal's place of ``fact``, which is held.
+    def move(self, fact: PutData | TagsTrimmed | NamesDropped, place: int) -> None:
+        """Record ``place`` as the journal's place of ``fact``, which is held or needed.
 
         The element of a put replaces the held element.
         """
+        if isinstance(fact, NamesDropped):
+            self.drop_records.add(fact, place)
+            return
         if isinstance(fact, TagsTrimmed):
             self.objects.move_trimmed(fact.object, place)
             return
         self.objects.move(fact.object, fact.tag, fact.element, place)
         self._note(fact)
 
-    def restore(self, fact: PutData | TagsTrimmed, place: int) -> None:
+    def restore(self, fact: PutData | TagsTrimmed | NamesDropped, place: int) -> None:
         """Join a fact which the journal has at ``place``, the last of several copies.
 
         The places of the earlier copies may be about to go. An earlier copy of an element was
@@ -534,6 +571,11 @@ class ConfigurationState:
             else:
                 self.put(fact, place, checked=True)
                 self._note(fact)
+        elif isinstance(fact, NamesDropped):
+            for name in fact.names:
+                self._forget(name, set())
+            if not self.collected:
+                self.drop_records.add(fact, place)
         elif not self.collected:
             self.objects.trim(fact.object, fact.tag, place)
 

@@ -3,7 +3,9 @@
 A fact is a stored element, the highest tag dropped from a List, or the server's knowledge of a
 configuration. Facts are only joined: tags, pointers and collections only move forward
 (docs/protocol.md, Invariants), hence the state is the same for any order of facts and any
-repetition of a fact. Requests without a change leave no fact: a client's repetitions fill no disk.
+repetition of a fact. The exception are names dropped from a write-once domain (rule R25): a journal
+gives its facts in the order of their writing, and a dropped name is never written again. Requests
+without a change leave no fact: a client's repetitions fill no disk.
 
 The places of the facts in the journal are known, hence unneeded places can be given back. A *place*
 is a number chosen by the journal (its segment). The account counts the bytes still needed at each
@@ -13,6 +15,8 @@ from the versions themselves (ares/dap/version_list.py), each with its place.
 A rotten element is *hollow* (ares/model/element.py): its tag stays in the List, where the tag
 counts, without the data. The element is quarantined until a client puts the same version again.
 """
+
+from collections.abc import Collection, Iterable
 
 import msgspec
 from msgspec import Struct
@@ -44,13 +48,26 @@ class TagsTrimmed(Struct, frozen=True, array_like=True, gc=False, tag=129):
     tag: Tag
 
 
-Fact = PutData | ConfigurationRecord | TagsTrimmed
+class NamesDropped(Struct, frozen=True, array_like=True, gc=False, tag=130):
+    """Names dropped from a write-once configuration, and the places of their other records.
+
+    The fact is needed as long as one of ``places`` exists: a start would find the names there.
+    """
+
+    configuration: ConfigurationId
+    names: tuple[ObjectName, ...]
+    places: tuple[int, ...]
+
+
+Fact = PutData | ConfigurationRecord | TagsTrimmed | NamesDropped
 
 PUT_BYTES = 80
 TRIMMED_BYTES = 48
+DROPPED_NAME_BYTES = 4
 PUT_BYTES_MAX = 176
 PART_BYTES_MAX = 16
 _POINTED_BYTES_MAX = 64
+PLACE_BYTES_MAX = 9
 CHARACTER_BYTES_MAX = 4
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -63,6 +80,11 @@ def put_bytes(object: ObjectName, data_bytes: int) -> int:
 def trimmed_bytes(object: ObjectName) -> int:
     """Return the bytes of a :class:`TagsTrimmed` in a journal, approximately."""
     return TRIMMED_BYTES + len(object)
+
+
+def dropped_bytes(names: Iterable[ObjectName]) -> int:
+    """Return the bytes of a :class:`NamesDropped` in a journal, approximately."""
+    return TRIMMED_BYTES + sum([DROPPED_NAME_BYTES + len(name) for name in names])
 
 
 def pointed_bytes(*contents: Configuration | Successor | None) -> int:
@@ -84,8 +106,16 @@ def fact_bytes_max(fact: Fact) -> int:
             )
         case TagsTrimmed():
             return PUT_BYTES_MAX + CHARACTER_BYTES_MAX * len(fact.object)
+        case NamesDropped():
+            return dropped_bytes_max(fact.names) + PLACE_BYTES_MAX * len(fact.places)
         case ConfigurationRecord():
             return pointed_bytes(fact.configuration, fact.successor)
+
+
+def dropped_bytes_max(names: Collection[ObjectName]) -> int:
+    """Return the most bytes of a :class:`NamesDropped` without its places."""
+    characters = sum(map(len, names))
+    return PUT_BYTES_MAX + DROPPED_NAME_BYTES * len(names) + CHARACTER_BYTES_MAX * characters
 
 
 # -- places ----------------------------------------------------------------------------------------

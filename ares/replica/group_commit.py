@@ -29,7 +29,7 @@ from ares.model.messages import (
     Timed,
 )
 from ares.model.tag import Tag
-from ares.replica.facts import ConfigurationRecord, Fact
+from ares.replica.facts import ConfigurationRecord, Fact, NamesDropped
 
 ROWS_MAX = 262_144
 """Most waiting rows of a commit, for each client.
@@ -110,6 +110,8 @@ class GroupCommit:
         """Count the appended ``fact`` in this commit."""
         if isinstance(fact, ConfigurationRecord):
             self.pointers.add(fact.configuration.id)
+        elif isinstance(fact, NamesDropped):
+            self.objects.setdefault(fact.configuration, set()).update(fact.names)
         else:
             self.objects.setdefault(fact.configuration, set()).add(fact.object)
 

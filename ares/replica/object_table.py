@@ -159,6 +159,24 @@ class PythonObjectTable:
             versions.entries[position] = (tag, element, place)
             self.bytes += element.size - old.size
 
+    def forget(self, object: ObjectName) -> Sequence[int]:
+        self.following.discard(object)
+        versions = self.lists.pop(object, None)
+        if versions is None:
+            return ()
+        places = [entry[2] for entry in versions.entries]
+        for _, element, place in versions.entries:
+            size = element.size
+            self.elements -= 1
+            self.bytes -= size
+            if self.usage is not None:
+                self.usage.add(place, -put_bytes(object, size))
+        if versions.trimmed != TAG_ZERO:
+            places.append(versions.trimmed_place)
+            if self.usage is not None:
+                self.usage.add(versions.trimmed_place, -trimmed_bytes(object))
+        return places
+
     def clear(self) -> None:
         self.elements = self.bytes = 0
         self._dropped.append(self.lists)

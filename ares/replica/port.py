@@ -126,6 +126,12 @@ class ObjectTable(Protocol):
     def replace(self, object: ObjectName, tag: Tag, element: Element) -> None:
         """Hold the same element of a held version at its new address in memory."""
 
+    def forget(self, object: ObjectName) -> Sequence[int]:
+        """Forget the List of ``object``, as if the table never had a version of it.
+
+        Returns the places of its records in the journal, each at least once; empty without a List.
+        """
+
     def clear(self) -> None:
         """Drop all Lists; :meth:`release` frees their memory.
 

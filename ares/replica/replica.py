@@ -40,6 +40,7 @@ from ares.model.messages import (
     CopyOutcome,
     Describe,
     Description,
+    Drop,
     Element,
     Finalize,
     GetData,
@@ -61,12 +62,15 @@ from ares.model.messages import (
 from ares.replica.ahead_copies import AheadCopies
 from ares.replica.configuration_state import BadElement, Clock, ConfigurationState, no_clock
 from ares.replica.facts import (
+    PLACE_BYTES_MAX,
     ConfigurationRecord,
     ConfigurationUsage,
     Fact,
     JournalUsage,
     Key,
+    NamesDropped,
     TagsTrimmed,
+    dropped_bytes_max,
     fact_bytes_max,
     pointed_bytes,
 )
@@ -109,7 +113,7 @@ RELEASED_AT_ONCE = 1000
 """Lists of a collected configuration whose memory is freed at a time."""
 
 
-Homeless = PutData | TagsTrimmed | memoryview
+Homeless = PutData | TagsTrimmed | NamesDropped | memoryview
 """A fact of a configuration that is not known yet, or an encoded batch with such facts."""
 
 
@@ -146,6 +150,7 @@ class Replica:
         }
         self._final: dict[DomainName, Configuration] = {}
         self._restoring = False
+        self._places_read: set[int] = set()
         self._homeless: dict[ConfigurationId, list[tuple[Homeless, int]]] = {}
         self.introduce(initial)
 
@@ -163,6 +168,8 @@ class Replica:
             return self._hold(request)
         if isinstance(request, Adopt):
             return self.adopt(request, self.answer)
+        if isinstance(request, Drop):
+            return self.drop(request, 0)[0]
         return self.answer(request)
 
     def answer(self, request: Keyed) -> Reply:
@@ -271,6 +278,32 @@ class Replica:
         hosting.point_from(place)
         return reply, hosting.pointed()
 
+    def drop_room(self, request: Drop) -> int:
+        """Return the most bytes of journal needed by :meth:`drop`; 0 without a change of state."""
+        hosting = self._hosted.get(request.configuration)
+        if hosting is None or not any(
+            hosting.objects.newest(name) is not None for name in request.names
+        ):
+            return 0
+        places = hosting.capacity * len(request.names)
+        return dropped_bytes_max(request.names) + PLACE_BYTES_MAX * places
+
+    def drop(self, request: Drop, place: int) -> tuple[Reply, Fact | None]:
+        """Return the reply, and the fact which must be durable before the reply leaves.
+
+        The fact is to be journaled at ``place``. Copies ahead of the names go, too: they would be
+        litter after a move.
+        """
+        hosting = self._hosted.get(request.configuration)
+        if hosting is None:
+            return self.answer(request), None
+        try:
+            fact = hosting.drop(request, place)
+        except _REFUSED_ERRORS as error:
+            return _refused(request, error), None
+        self.ahead.drop_names(hosting.configuration.domain, request.names)
+        return Ack(request.call, hosting.successor), fact
+
     def replace(self, puts: Iterable[PutData]) -> None:
         """Hold these elements, equal to the held elements, at their new addresses in memory.
 
@@ -359,6 +392,7 @@ class Replica:
             side_by_side=True,
             ahead=True,
             copying_s=0.0 if request.copies_of is None else self.ahead.copying_s(request.copies_of),
+            write_once=True,
         )
 
     def _introduced(self, request: Introduce) -> Reply | None:
@@ -386,6 +420,7 @@ class Replica:
         Elements are not verified, which would read them all: each is verified before an answer.
         Raises :class:`StoreDamaged` when the fact cannot be this server's.
         """
+        self._places_read.add(place)
         if isinstance(fact, ConfigurationRecord):
             self._restore_pointed(fact, place)
             return
@@ -401,6 +436,7 @@ class Replica:
         The batch is encoded (ares/store/journal/format.py), and need not be decoded: this is quick,
         and takes no memory for facts of configurations that a later batch introduces.
         """
+        self._places_read.add(place)
         replay = self._parts.replay
         unknown = None if replay is None else replay(self._hosted, body, place)
         for id in unknown or ():
@@ -453,6 +489,8 @@ class Replica:
             )
         for hosting in self._hosted.values():
             hosting.restored()
+            hosting.drop_records.keep_only(self._places_read)
+        self._places_read.clear()
         self._restoring = False
 
     # -- giving space back -------------------------------------------------------------------------
@@ -474,6 +512,8 @@ class Replica:
         hosting = self._hosted.get(fact.configuration)
         if hosting is None:
             return None
+        if isinstance(fact, NamesDropped):
+            return hosting.drop_records.surviving(fact, place)
         held = hosting.objects.version(fact.object, fact.tag)
         if held is None:
             is_told_here = hosting.objects.trimmed(fact.object) == (fact.tag, place)
@@ -500,6 +540,11 @@ class Replica:
             self._hosted[fact.configuration.id].point_from(place)
         else:
             self._hosted[fact.configuration].move(fact, place)
+
+    def give_back(self, place: int) -> None:
+        """Note that ``place`` exists no more: its facts are journaled elsewhere, or not needed."""
+        for hosting in self._hosted.values():
+            hosting.drop_records.give_back(place)
 
     def release(self) -> bool:
         """Free some memory of collected configurations; return whether more is to be freed."""

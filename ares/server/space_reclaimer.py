@@ -110,6 +110,7 @@ class SpaceReclaimer:
         if not compaction.ended:
             return ReclaimStep.LOOKED
         self._journal.discard(compaction.place)
+        self._replica.give_back(compaction.place)
         self._damaged.pop(compaction.place, None)
         self._compaction = None
         self.lacks_room = self.lacks_room and bool(self._damaged)

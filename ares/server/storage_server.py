@@ -40,6 +40,7 @@ from ares.model.messages import (
     Describe,
     Description,
     DiskUsage,
+    Drop,
     GetData,
     GetTag,
     HandledBy,
@@ -357,6 +358,7 @@ class StorageServer:
                 NeededRoom.NONE: lambda sender, request: replica.answer(request),
                 NeededRoom.ELEMENT: self._put,
                 NeededRoom.POINTER: self._point,
+                NeededRoom.DROPPED_NAMES: self._drop,
             }
         for kind, row in REQUEST_KINDS.items():
             handler = by_room[row.room]
@@ -450,6 +452,12 @@ class StorageServer:
             return self._store(copy, fact_bytes_max(copy))
 
         return self.replica.adopt(request, put)
+
+    def _drop(self, sender: Sender, request: Drop) -> Reply | None:
+        room = self.replica.drop_room(request)
+        if not room:
+            return self.replica.handle(request)
+        return self._change(self.replica.drop, request, room, Use.POINTERS)
 
     def _point(self, sender: Sender, request: Pointing) -> Reply | None:
         room = self.replica.pointer_room(request)

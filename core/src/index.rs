@@ -47,6 +47,22 @@ impl Bucket {
         self.used += 1;
     }
 
+    /// Free a slot, and move later slots of its run so that each is still found.
+    fn free(&mut self, mut hole: usize) {
+        let mask = self.slots.len() - 1;
+        let mut at = (hole + 1) & mask;
+        while self.slots[at].row != FREE {
+            let begin = self.slots[at].hash as usize & mask;
+            if at.wrapping_sub(begin) & mask >= at.wrapping_sub(hole) & mask {
+                self.slots[hole] = self.slots[at];
+                hole = at;
+            }
+            at = (at + 1) & mask;
+        }
+        self.slots[hole].row = FREE;
+        self.used -= 1;
+    }
+
     fn grow(&mut self) {
         let wider = Bucket::new(self.depth, self.slots.len() * 2);
         let old = std::mem::replace(self, wider);
@@ -94,6 +110,33 @@ impl HashIndex {
                 self.split(number, hash);
             }
         }
+    }
+
+    /// Remove a row with this hash.
+    pub fn remove(&mut self, hash: u32, row: u32) {
+        if let Some((bucket, at)) = self.slot(hash, row) {
+            bucket.free(at);
+        }
+    }
+
+    /// Give a row with this hash another number.
+    pub fn renumber(&mut self, hash: u32, row: u32, number: u32) {
+        if let Some((bucket, at)) = self.slot(hash, row) {
+            bucket.slots[at].row = number;
+        }
+    }
+
+    fn slot(&mut self, hash: u32, row: u32) -> Option<(&mut Bucket, usize)> {
+        let bucket = &mut self.buckets[self.directory[leading(hash, self.depth)] as usize];
+        let mask = bucket.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        while bucket.slots[at].row != row {
+            if bucket.slots[at].row == FREE {
+                return None;
+            }
+            at = (at + 1) & mask;
+        }
+        Some((bucket, at))
     }
 
     /// Drop some buckets of a table that is not used any more.
@@ -165,6 +208,34 @@ impl OrderedRows {
             next.push(row);
         }
         self.chunks.insert(number + 1, next);
+    }
+
+    /// Remove the first row whose name is not before.
+    pub fn remove(&mut self, is_before: impl Fn(u32) -> bool) {
+        let Some((number, at)) = self.place(&is_before) else { return };
+        self.chunks[number].remove(at);
+        let next = self.chunks.get(number + 1).map_or(CHUNK_ROWS, Vec::len);
+        if self.chunks[number].len() + next <= CHUNK_ROWS / 2 {
+            let next = self.chunks.remove(number + 1);
+            self.chunks[number].extend(next);
+        }
+        if self.chunks[number].is_empty() {
+            self.chunks.remove(number);
+        }
+    }
+
+    /// Give the first row whose name is not before another number.
+    pub fn renumber(&mut self, row: u32, is_before: impl Fn(u32) -> bool) {
+        if let Some((number, at)) = self.place(&is_before) {
+            self.chunks[number][at] = row;
+        }
+    }
+
+    /// The chunk, and the position in it, of the first row whose name is not before.
+    fn place(&self, is_before: &dyn Fn(u32) -> bool) -> Option<(usize, usize)> {
+        let (number, at) = self.position(is_before);
+        let found = if at < self.chunks.get(number)?.len() { (number, at) } else { (number + 1, 0) };
+        self.chunks.get(found.0).map(|_| found)
     }
 
     /// Drop some chunks of a table that is not used any more.

@@ -328,7 +328,8 @@ pub enum Effect {
     Stored,
 }
 
-/// All rows. Rows stay where they are until the whole table is cleared.
+/// All rows, in any order. A row stays where it is until the last row takes the place of a
+/// forgotten one.
 pub struct Rows {
     pub capacity: usize,
     pub elements: usize,
@@ -451,6 +452,55 @@ impl Rows {
         self.elements += usize::from(lost.is_none());
         self.bytes = self.bytes + size - lost_size;
         Effect::Stored
+    }
+
+    /// `PythonObjectTable.forget`
+    pub fn forget(&mut self, name: &[u8], account: Option<&mut Account>) -> Vec<u32> {
+        let hash = self.hash(name);
+        let Some(number) = self.find_hashed(hash, name) else { return Vec::new() };
+        self.index.remove(hash, number);
+        let mut order = mem::take(&mut self.order);
+        if self.is_ordered {
+            order.remove(|row| self.row(row).name() < name);
+        }
+        let last = self.count() as u32 - 1;
+        if number != last {
+            let name = self.row(last).name();
+            if self.is_ordered {
+                order.renumber(number, |row| self.row(row).name() < name);
+            }
+            let hash = self.hash(name);
+            self.index.renumber(hash, last, number);
+        }
+        self.order = order;
+        let row = self.take(number, last);
+        let bytes = PUT_BYTES + characters(row.name());
+        let (mut places, mut account) = (Vec::new(), account);
+        for (version, data) in row.versions() {
+            places.push(version.place);
+            self.elements -= 1;
+            self.bytes -= data.size();
+            if let Some(account) = &mut account {
+                account.add(version.place, -bytes - data.size() as i64);
+            }
+        }
+        if row.trimmed != Tag::default() {
+            places.push(row.trimmed_place);
+            if let Some(account) = &mut account {
+                account.add(row.trimmed_place, -TRIMMED_BYTES - characters(row.name()));
+            }
+        }
+        places
+    }
+
+    /// Take a row out; the last row, with number `last`, takes its place.
+    fn take(&mut self, number: u32, last: u32) -> Row {
+        let slab = &mut self.slabs[last as usize / SLAB_ROWS];
+        let row = slab.swap_remove(last as usize % SLAB_ROWS);
+        if slab.is_empty() {
+            self.slabs.pop();
+        }
+        if number == last { row } else { mem::replace(self.row_mut(number), row) }
     }
 
     pub fn follow(&mut self, number: u32) {

@@ -221,6 +221,13 @@ impl ObjectTable {
         self.hold(object, tag, element, None)
     }
 
+    fn forget<'py>(&mut self, object: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
+        let mut account = self.account();
+        let places = self.rows.forget(object.to_str()?.as_bytes(), account.as_mut());
+        self.settle(object.py(), account)?;
+        PyList::new(object.py(), places)
+    }
+
     fn clear(&mut self) {
         let empty = Rows::new(self.rows.capacity);
         self.dropped.push(std::mem::replace(&mut self.rows, empty));

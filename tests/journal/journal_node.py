@@ -116,6 +116,8 @@ def room_for(replica, request):
     room = REQUEST_KINDS[type(request)].room
     if room is NeededRoom.ELEMENT:
         return replica.put_room(request)
+    if room is NeededRoom.DROPPED_NAMES:
+        return replica.drop_room(request)
     return 0 if room is NeededRoom.NONE else replica.pointer_room(request)
 
 
@@ -126,6 +128,8 @@ def change(replica, request, place):
         return replica.put(request, place)
     if room is NeededRoom.POINTER:
         return replica.point(request, place)
+    if room is NeededRoom.DROPPED_NAMES:
+        return replica.drop(request, place)
     return replica.handle(request), None
 
 
@@ -174,6 +178,7 @@ class Node:
                 self.commit()
                 between()
         self.journal.discard(place)
+        self.replica.give_back(place)
         self.commit()
         between()
         return True

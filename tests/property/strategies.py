@@ -63,6 +63,7 @@ from ares.model.messages import (
     DescribeConsensus,
     Description,
     DiskUsage,
+    Drop,
     Element,
     Finalize,
     FollowReport,
@@ -203,6 +204,7 @@ FIELDS = {
     PutAhead: (ids, texts, tags, elements, texts, counts),
     Adopt: (ids, st.lists(st.builds(ObjectVersion, texts, tags), max_size=4).map(tuple)),
     AheadReply: (st.binary(max_size=8), maybe),
+    Drop: (ids, st.lists(texts, max_size=4).map(tuple)),
     QueryList: (ids, texts, maybe, st.booleans()),
     ListReply: (
         st.lists(st.builds(ListEntry, tags, st.none() | elements), max_size=4).map(tuple),

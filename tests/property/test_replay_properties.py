@@ -16,7 +16,7 @@ from ares.model.errors import StoreDamaged
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import DELETED_LENGTH, LEFT_LENGTH, Element, PutData
 from ares.model.tag import TAG_ZERO, Tag
-from ares.replica.facts import ConfigurationRecord, TagsTrimmed
+from ares.replica.facts import ConfigurationRecord, NamesDropped, TagsTrimmed
 from ares.replica.port import lists_of
 from ares.replica.replica import Replica
 from ares.store.journal.format import Batch
@@ -43,6 +43,9 @@ elements = st.one_of(
 puts = st.builds(PutData, st.just(7), ids, names, tags | st.just(TAG_ZERO), elements)
 usual_puts = st.builds(PutData, st.just(7), ids, names, tags, small)
 trims = st.builds(TagsTrimmed, ids, names, tags)
+drops = st.builds(
+    NamesDropped, ids, st.lists(names, max_size=3).map(tuple), st.just((1, 2)) | st.just((9,))
+)
 successors = [None, Successor(C1, Status.PENDING), Successor(C1, Status.FINALIZED)]
 records = st.one_of(
     st.builds(ConfigurationRecord, st.sampled_from(CONFIGURATIONS), st.none(), st.just(False)),
@@ -55,7 +58,7 @@ batches = st.tuples(
     st.one_of(
         st.lists(usual_puts | trims, max_size=6),
         st.lists(usual_puts | trims, max_size=6),
-        st.lists(st.one_of(puts, trims, records), max_size=4),
+        st.lists(st.one_of(puts, trims, drops, records), max_size=4),
     ),
     st.integers(1, 3),
 )

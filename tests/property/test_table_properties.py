@@ -49,6 +49,7 @@ operations = st.one_of(
     st.tuples(st.just("names"), names | st.none(), st.integers(0, 9)),
     st.tuples(st.just("at_place"), places, names | st.none(), st.integers(0, 9)),
     st.tuples(st.just("page"), names, st.sampled_from(["", "a", "é", "n"]), st.integers(1, 9)),
+    st.tuples(st.just("forget"), names),
     st.tuples(st.just("clear")),
     st.tuples(st.just("release"), st.integers(0, 5)),
 )
@@ -101,6 +102,9 @@ def test_the_tables_agree_on_many_names(random, count, prefix):
                 table.end_loading()
         for table in tables:
             table.put(name, Tag(1, number), Element(0, 1, 0, (b"x",)), 1)
+        if number % 2:
+            name = names[number * 7919 % len(names)]
+            assert told(tables[0].forget(name)) == told(tables[1].forget(name))
     if loaded == count:
         for table in tables:
             table.end_loading()

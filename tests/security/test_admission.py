@@ -42,6 +42,7 @@ from ares.model.messages import (
     ConsensusRequest,
     Describe,
     DescribeConsensus,
+    Drop,
     Element,
     Finalize,
     GetAhead,
@@ -141,6 +142,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         Append(CALL, C0.id, ClientId(1), 1, 1, 0, (b"x",)),
         AwaitAppend(CALL, C0.id, ClientId(1), 1),
         Trim(CALL, C0.id, 1),
+        Drop(CALL, C0.id, (KEY,)),
     ],
     Role.RECONFIGURE: [
         put(f"{DIRECTORY_PREFIX}photos"),

@@ -55,6 +55,7 @@ from ares.model.messages import (
     DescribeConsensus,
     Description,
     DiskUsage,
+    Drop,
     Element,
     Finalize,
     FollowReport,
@@ -119,6 +120,7 @@ SINCE: list[AnyMessage] = [
         side_by_side=True,
         ahead=True,
         copying_s=2.5,
+        write_once=True,
     ),
     Describe(_CALL, True, copies_of=_C),
     Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5, 6, True, 3, 4),
@@ -132,6 +134,7 @@ SINCE: list[AnyMessage] = [
     PutAhead(_CALL, _C, ObjectName("large"), _TAG, _LARGE, DomainName("photos"), 3),
     Adopt(_CALL, _C, (ObjectVersion(_KEY, _TAG), ObjectVersion(ObjectName("l"), _TAG))),
     AheadReply(_CALL, bytes(CopyOutcome), _SUCCESSOR),
+    Drop(_CALL, _C, (_KEY, ObjectName("l"))),
 ]
 """Messages, and messages with fields, added since a release."""
 

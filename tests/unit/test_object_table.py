@@ -1,5 +1,7 @@
 """The Lists of a configuration behind their port (ares/replica/port.py)."""
 
+from random import Random
+
 import pytest
 
 from ares.compiled import CORE
@@ -117,6 +119,60 @@ def test_a_put_after_the_successor_is_remembered(new_table):
     table.put("c", Tag(1, 1), element(), follows=True)
     table.put("c", Tag(2, 1), element())
     assert [table.follows(name) for name in "abcd"] == [False, True, True, False]
+
+
+def test_a_forgotten_object_leaves_nothing(new_table):
+    account = JournalUsage()
+    table = new_table(2, ConfigurationUsage(account))
+    for number, place in ((1, 3), (2, 4), (3, 5)):
+        table.put("a", Tag(number, 1), element(b"x" * number), place, True)
+    table.put("b", Tag(1, 1), element(b"y" * 9000), 5)
+    assert sorted(table.forget("a")) == [3, 4, 5], "the highest dropped tag is at 3"
+    assert (table.get("a"), table.newest("a"), table.follows("a")) == (None, None, False)
+    assert (len(table), table.elements, table.bytes) == (1, 1, 9000)
+    assert account.live == {3: 0, 4: 0, 5: put_bytes("b", 9000)}
+    assert list(table.forget("a")) == list(table.forget("never")) == []
+    table.put("a", Tag(1, 1), element())
+    assert shown(table)["a"] == (TAG_ZERO, [(Tag(1, 1), element(), 0)], False)
+    table.forget("b")
+    assert list(table.names(None, 9)) == ["a"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_puts_and_forgets_is_a_dictionary(new_table, seed):
+    """Ten thousand objects, of which a few stay, and a row takes the place of another."""
+    chance, held = Random(seed), {}
+    table = new_table(1, ConfigurationUsage(JournalUsage()))
+    names = [f"{chance.randrange(10**9):09}" for _ in range(10_000)]
+    for turn in range(3):
+        for name in names:
+            held[name] = Tag(turn + 1, 1)
+            table.put(name, held[name], element(name.encode()))
+        for name in chance.sample(names, len(names)):
+            if chance.random() < (0.5, 0.9, 0.999)[turn]:
+                assert bool(table.forget(name)) is (held.pop(name, None) is not None)
+    assert len(table) == len(held) > 0
+    assert list(table.names(None, 10_000)) == sorted(held)
+    assert {name: table.newest(name) for name in names} == {name: held.get(name) for name in names}
+    assert all(table.get(name).element(tag) == element(name.encode()) for name, tag in held.items())
+    assert table.bytes == 9 * len(held)
+    for name in held:
+        table.forget(name)
+    assert (len(table), table.elements, table.bytes, table.page("", "", 9)) == (
+        0,
+        0,
+        0,
+        ((), False),
+    )
+
+
+def test_objects_are_forgotten_while_a_journal_is_read(new_table):
+    table = new_table(1, None)
+    table.begin_loading()
+    filled(table, "dbca")
+    table.forget("b")
+    table.end_loading()
+    assert list(table.names(None, 9)) == ["a", "c", "d"]
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class EcDap(PublishedDap):
             return (TAG_ZERO, BOTTOM), cs
         if not tags_dec:  # Alg. 3:15: no else is printed, and is read as a failure
             raise Undecodable(
-                object, f"no tag is in {self.c.k} of {len(lists)} Lists", max(counts), False
+                object, f"no tag is in {self.c.k} of {len(lists)} Lists", max(counts), False, False
             )
         with self.measure(MAX_TAG):
             t_max_dec = max(tags_dec)  # Alg. 3:14
