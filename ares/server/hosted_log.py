@@ -422,6 +422,7 @@ class HostedLog:
         self.gather()
         self._settle(max(journal.places(), default=0))
         self._give_back(journal, self._needed)
+        self.appended = self.appended or journal.has_discarded
         self.do(self.node.stored, self._facts, self._loop.time())
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from ares.sharedlog.log_facts import (
     LogTrimmed,
     RecordsTaken,
 )
+from ares.store.journal.segment_journal import UNLINKED_MAX
 from ares.testing.sim.run import drawn, run_plan
 from tests.simulation.log_disk_controls import standings_before_what_they_tell
 
@@ -164,6 +165,28 @@ def test_places_without_a_standing_are_given_back_together(count, monkeypatch):
     log.start()
     log.check()
     assert log.state.trimmed == log.live.length == 10 + count
+
+
+def test_a_commit_removes_few_files_however_many_places_are_given_back(monkeypatch):
+    """Later commits remove the rest, without further facts; so does a start."""
+    for steps in (None, 3, 5):
+        log = with_few_standings(8 * UNLINKED_MAX, monkeypatch)
+        log.record_fact(LogTrimmed(10 + 8 * UNLINKED_MAX))
+        removed, unlink = [], log.disk.unlink
+
+        def counted(path, removed=removed, unlink=unlink):
+            removed[-1] += 1
+            unlink(path)
+
+        monkeypatch.setattr(log.disk, "unlink", counted)
+        while log.background.jobs and (steps is None or len(removed) < steps):
+            removed.append(0)
+            log.background.step()
+        assert max(removed, default=0) <= UNLINKED_MAX
+        monkeypatch.undo()
+        log.start()
+        log.check()
+        assert sum(name.endswith(".log") for name in log.disk.files) <= 3
 
 
 def test_a_start_while_places_without_a_standing_go_finds_a_standing(monkeypatch):

@@ -84,6 +84,9 @@ SMALL_BATCH_BYTES = 16 * 1024
 A write to room that was only allocated costs more.
 """
 
+UNLINKED_MAX = 32
+"""Most files that a commit removes; later commits remove the rest."""
+
 SWITCH_S = 0.0005
 
 _LEFT_FOR_DISCARDING_BYTES = 1024
@@ -162,6 +165,7 @@ class SegmentJournal:
         self._gathered: list[Any] = []
         self._gathered_large = False
         self._discards: list[int] = []
+        self._discarded: list[Path] = []
         self._moved: list[PutData] = []
         self._anchor = Anchor(self._disk, directory, owner.identity)
         self._work = CommitWork(self._disk, self._anchor)
@@ -405,6 +409,8 @@ class SegmentJournal:
     def commit(self, done: Done) -> None:
         self._encode()
         work, self._work = self._work, CommitWork(self._disk, self._anchor)
+        work.discarded = self._discarded[:UNLINKED_MAX]
+        del self._discarded[:UNLINKED_MAX]
         moved, self._moved = self._moved, []
         settling, self._settling = self._settling, []
         head = self._head
@@ -459,7 +465,7 @@ class SegmentJournal:
             WrittenBatch(head, head.end, buffers, end, sequence, self._zeros(head, end))
         )
         for number in self._discards:
-            self._work.discarded.append(self._directory / f"{number:08}{SEGMENT_SUFFIX}")
+            self._discarded.append(self._directory / f"{number:08}{SEGMENT_SUFFIX}")
         self._next, self._gathered, self._discards = sequence + 1, [], []
         head.end = head.taken = end
 
@@ -535,6 +541,10 @@ class SegmentJournal:
         ]
         index = sorted(ends).index(place)
         return PlaceRepair(self._disk, self._owner, places, index, stands)
+
+    @property
+    def has_discarded(self) -> bool:
+        return bool(self._discarded)
 
     def renew(self, place: int) -> None:
         segment = self._sealed.get(place)

@@ -332,9 +332,10 @@ class BegunSegment(NamedTuple):
 class CommitWork:
     """The work of a commit: ``steps``, in order; :meth:`run` it where waiting is allowed.
 
-    ``discarded``: files to remove once the commit is durable. ``ahead``: take room up to this end
-    in the segment which is last now, if the disk has any; without it a later reservation is
-    refused. A segment is durable as a whole before the next segment has any byte.
+    ``discarded``: files to remove once the commit is durable, some of earlier commits. ``ahead``:
+    take room up to this end in the segment which is last now, if the disk has any; without it a
+    later reservation is refused. A segment is durable as a whole before the next segment has any
+    byte.
     """
 
     def __init__(self, disk: Disk, anchor: Anchor) -> None:
