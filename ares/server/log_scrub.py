@@ -76,9 +76,9 @@ class LogRepairs:
     """The repairs of a server. ``pace``: the brake for reads of the disk. ``sleep``: as asyncio's.
 
     ``damaged``: places which are not repaired yet, with the reason; empty before the first attempt.
-    ``_unsure``: places with a new file whose name may be lost in a crash, after an error of the
-    disk. Such a place counts as damaged, although it reads as written. ``_begun``: the fetch that
-    the next attempt continues.
+    ``_unread``: repaired places whose new file could not be opened, with the filled gaps. Reads
+    meet the damage, hence such a place counts as damaged, although the disk has it as written.
+    ``_begun``: the fetch that the next attempt continues.
     """
 
     def __init__(
@@ -89,20 +89,21 @@ class LogRepairs:
         self._pace = pace
         self._sleep = sleep
         self._turns = RepairTurns()
-        self._unsure = set[LogPlace]()
+        self._unread: dict[LogPlace, Sequence[FilledGap]] = {}
         self._begun = BegunFetch()
+        self._trying = asyncio.Lock()
         self.damaged: dict[LogPlace, str] = {}
 
     def forget(self, hosted: HostedLog, place: int) -> None:
         """Forget a whole place, or a place which is given back."""
         self.damaged.pop((hosted, place), None)
-        self._unsure.discard((hosted, place))
+        self._unread.pop((hosted, place), None)
         if self._begun.where == (hosted, place):
             self._begun = BegunFetch()
 
     def pass_whole(self, hosted: HostedLog, place: int) -> None:
-        """Forget a place which reads as written, unless a repair of it failed to be durable."""
-        if (hosted, place) not in self._unsure:
+        """Forget a place which the disk has as written, unless reads still use its old file."""
+        if (hosted, place) not in self._unread:
             self.forget(hosted, place)
 
     def note(self, hosted: HostedLog, place: int) -> None:
@@ -116,15 +117,17 @@ class LogRepairs:
             await self.try_all(run)
 
     async def try_all(self, run: Run) -> None:
-        """Try all repairs.
+        """Try all repairs, after the attempts under way.
 
         The first place whose records do not come ends the attempts for its log: other work waits.
+        A place noted meanwhile counts as new damage.
         """
-        silent = set[HostedLog]()
-        for hosted, place in list(self.damaged):
-            if hosted not in silent and not await self.repair(hosted, place, run):
-                silent.add(hosted)
-        self._turns.missed = frozenset(self.damaged)
+        async with self._trying:
+            silent, places = set[HostedLog](), list(self.damaged)
+            for hosted, place in places:
+                if hosted not in silent and not await self.repair(hosted, place, run):
+                    silent.add(hosted)
+            self._turns.missed = frozenset(self.damaged.keys() & places)
 
     def _forget_given_back(self) -> None:
         places = {hosted: _places(hosted) for hosted, _ in self.damaged}
@@ -163,17 +166,17 @@ class LogRepairs:
 
     async def _mend(self, hosted: HostedLog, journal: OrderedJournal, place: int, run: Run) -> None:
         """Repair a place. Raises :class:`NotRepaired` and OSError."""
+        self._renew((hosted, place), journal)
         repair = journal.repair(place, place in hosted.standings)
         if repair is None:  # given back
             return
         losses = await run(repair.look, self._pace)
-        if losses is None:
-            if (hosted, place) in self._unsure:
-                await self._replace((hosted, place), repair, (), run)
-            return  # else the disk can read the place again
+        if losses is None:  # the disk can read the place again
+            return
         found = await self._fetched((hosted, place), losses)
         filled = await run(repair.fill, found)
-        await self._replace((hosted, place), repair, filled, run)
+        await self._write((hosted, place), repair, filled, run)
+        self._renew((hosted, place), journal)
         count, extra = sum(map(len, found)), _name(hosted)
         log.info("repaired place %d of a log, with %d fetched records", place, count, extra=extra)
 
@@ -219,20 +222,27 @@ class LogRepairs:
         if where == self._begun.where or (count and not self._begun.grows):
             self._begun = BegunFetch(where, found, count > before)
 
-    async def _replace(
+    async def _write(
         self, where: LogPlace, repair: LogRepair, filled: Sequence[FilledGap], run: Run
     ) -> None:
-        """Replace the file of a place, and read the new file from now on."""
-        hosted, place = where
+        """Replace the file of a place. A failed sync of the file's name ends the server."""
         try:
             await run(repair.write, self._pace)
-        finally:
-            if repair.replaced and hosted.journal is not None:
-                self._unsure.add(where)
-                for each in filled:
-                    hosted.shelf.rewrite(each)
-                hosted.journal.renew(place)
-        self._unsure.discard(where)
+        except OSError as error:
+            if repair.replaced:
+                where[0].commits.fail(error)
+            raise
+        if repair.replaced:
+            self._unread[where] = filled
+
+    def _renew(self, where: LogPlace, journal: OrderedJournal) -> None:
+        """Read the new file of a repaired place from now on. Raises OSError."""
+        if where not in self._unread:
+            return
+        hosted, place = where
+        journal.renew(place)
+        for each in self._unread.pop(where):
+            hosted.shelf.rewrite(each)
 
 
 def _count(found: Mapping[LostRecords, list[LogRecord]]) -> int:

@@ -4,7 +4,8 @@ A *round* verifies every place, in a thread and at a limited rate; waits until t
 damaged places have been journaled again (ares/server/space_reclaimer.py); and tries once to repair
 every quarantined element, from the elements of other servers. Between rounds the server repairs a
 newly missing element at once, and tries again while elements are missing. Damaged places of logs
-are repaired at the end of the round, or when a read finds them (ares/server/log_scrub.py).
+are repaired beside the rounds, soon after a round or a read finds them (ares/server/log_scrub.py).
+A round ends when the repair of each was tried.
 
 The time of the last round outlasts the server in a file beside the store: a server restarted every
 week is verified, too.
@@ -29,6 +30,7 @@ from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData, Scrub, ScrubReply
 from ares.model.tag import Tag
+from ares.platform import tasks
 from ares.replica.facts import Key
 from ares.server.hosted_log import HostedLog
 from ares.server.log_scrub import SCRUB_RETRY_S, LogRepairs, RepairTurns, Run
@@ -56,6 +58,10 @@ Pull = Callable[[Configuration, ObjectName, Tag, int], Awaitable[Element | None]
 The last argument is the length of the value. Returns None if the element cannot be rebuilt. Raises
 :class:`ares.AresError`.
 """
+
+
+Brake = Callable[[int], None]
+"""A function called before each read of so many bytes, which waits; see Examination.run."""
 
 
 class ScrubPlan(Struct, frozen=True):
@@ -97,6 +103,11 @@ class _Pace:
         """Forget the bytes of earlier reads."""
         self.bytes, self._owed_bytes = 0, 0.0
 
+    def verify(self, bytes: int) -> None:
+        """Wait, and count the bytes for the progress of a round."""
+        self(bytes)
+        self.bytes += bytes
+
     def __call__(self, bytes: int) -> None:
         while True:
             now_s = time.monotonic()
@@ -111,7 +122,6 @@ class _Pace:
         if self._ended.is_set():
             raise _Ended
         self._owed_bytes += bytes
-        self.bytes += bytes
 
     def end(self) -> None:
         self._ended.set()
@@ -240,6 +250,7 @@ class Scrubber:
         due_s = time.time() + max(self._until_due_s(), FIRST_AFTER_S)
         with ThreadPoolExecutor(1, "scrub") as threads:
             run = partial(asyncio.get_running_loop().run_in_executor, threads)
+            logs = tasks.keep(partial(self._look_after_logs, run), "repair of logs")
             try:
                 while True:
                     with contextlib.suppress(TimeoutError):
@@ -250,7 +261,18 @@ class Scrubber:
                         due_s = time.time() + self._plan.every_s
                     await self._work(run)
             finally:
+                logs.cancel()
                 self._pace.end()
+
+    async def _look_after_logs(self, run: Run) -> None:
+        """Repair damaged places of logs, also during a round, until cancelled."""
+        while True:
+            await asyncio.sleep(SCRUB_LOOK_S)
+            await self._work_on_logs(run)
+
+    async def _work_on_logs(self, run: Run) -> None:
+        await self._look_at_suspects(run)
+        await self._log_repairs.try_again(time.monotonic(), run)
 
     async def _work(self, run: Run) -> None:
         self._asked.clear()
@@ -261,8 +283,6 @@ class Scrubber:
             else:
                 self._host.go_on()
                 await self._repairs.try_again(time.monotonic())
-                await self._log_repairs.try_again(time.monotonic(), run)
-                await self._look_at_suspects(run)
         except Exception:
             log.exception("looking after the store failed; it is tried again")
         finally:
@@ -298,7 +318,7 @@ class Scrubber:
             await self._verify_objects(place, run)
         for hosted, journal in self._host.logs_on_disk:
             for place in sorted(journal.durable()):
-                await self._verify_log(hosted, journal, place, run)
+                await self._verify_log(hosted, journal, place, run, self._pace.verify)
         await self._log_repairs.try_all(run)
         while True:
             if not self._host.leaving or self._host.lacks_room:
@@ -316,7 +336,7 @@ class Scrubber:
         log.info("scrub: done, %d bytes verified", self._pace.bytes, extra=extra)
 
     async def _verify_objects(self, place: int, run: Run) -> None:
-        verdict = await self._verify(self._journal, place, run)
+        verdict = await self._verify(self._journal, place, run, self._pace.verify)
         if verdict is None or verdict.whole:
             return
         self._damaged += 1
@@ -327,8 +347,10 @@ class Scrubber:
         )
         self._host.leave(place, verdict.readable)
 
-    async def _verify_log(self, hosted: HostedLog, journal: Journal, place: int, run: Run) -> None:
-        verdict = await self._verify(journal, place, run)
+    async def _verify_log(
+        self, hosted: HostedLog, journal: Journal, place: int, run: Run, pace: Brake
+    ) -> None:
+        verdict = await self._verify(journal, place, run, pace)
         if verdict is not None and verdict.whole:
             self._log_repairs.pass_whole(hosted, place)
         elif verdict is not None:
@@ -346,16 +368,18 @@ class Scrubber:
             suspects, hosted.shelf.suspects = hosted.shelf.suspects, set()
             for place in suspects:
                 if (hosted, place) not in self._log_repairs.damaged:  # else tried again in time
-                    await self._verify_log(hosted, journal, place, run)
+                    await self._verify_log(hosted, journal, place, run, self._pace)
         self._suspects_at_s = time.monotonic() + SCRUB_RETRY_S
 
-    async def _verify(self, journal: Journal, place: int, run: Run) -> ExaminationResult | None:
+    async def _verify(
+        self, journal: Journal, place: int, run: Run, pace: Brake
+    ) -> ExaminationResult | None:
         """Return the verdict on a place; None if the place is gone, or the examination failed."""
         examination = journal.examination(place)
         if examination is None:
             return None
         try:
-            verdict: ExaminationResult = await run(examination.run, self._pace)
+            verdict: ExaminationResult = await run(examination.run, pace)
         except OSError as error:
             log.error("scrub: place %d of the store could not be verified: %s", place, error)
             self._damaged += 1

@@ -23,6 +23,9 @@ REFETCH_AGAIN_S, REFETCH_AGAIN_S_MAX, REFETCH_S_MAX = 5.0, 30.0, 120.0
 of all lost records of a source.
 """
 
+REFETCH_WAITS_MAX = 64
+"""Most lost records whose longer waits are remembered."""
+
 EARLIER_LOOK_S = 0.2
 EARLIER_LOOKS_MAX = 1000
 WAITING_APPENDS_MAX = 10_000
@@ -338,7 +341,7 @@ class Refetch(RecordAsker):
     ``found``: the records so far. ``failed``: no holder of the next record gave the record, each
     asked once; or all records took too long, and the fetch is ``late``. A holder that answers is
     asked again. After a failed fetch with a silent holder, the next fetch of the same records waits
-    longer for each answer: a link may be slow.
+    longer for each answer, also after fetches of other records: a link may be slow.
     """
 
     failed = late = False
@@ -346,8 +349,18 @@ class Refetch(RecordAsker):
     _until: float | None = None
     _lost = LostRecords(PIECES, 0, 0, 0)
     _asked: tuple[CallId, ServerId, float] | None = None
-    _again_s = REFETCH_AGAIN_S
     _is_silent = False
+
+    def __init__(
+        self,
+        state: LogState,
+        send: Callable[[ServerId, Fetch], None],
+        next_call: Callable[[], CallId],
+        throttle: Throttle | None = None,
+    ) -> None:
+        super().__init__(state, send, next_call, throttle)
+        self._waits_s: dict[LostRecords, float] = {}
+        """The longer waits, the latest failure last."""
 
     def seek(
         self, lost: LostRecords, first: int, upto: int, found: Sequence[LogRecord] = ()
@@ -356,8 +369,6 @@ class Refetch(RecordAsker):
 
         ``found``: the records of an earlier fetch, which is continued.
         """
-        if lost != self._lost:
-            self._again_s = REFETCH_AGAIN_S
         self.found = [each for each in found if first < each.end <= upto]
         self._lost, self._upto = lost, upto
         self._at = self.found[-1].end if self.found else first
@@ -386,9 +397,17 @@ class Refetch(RecordAsker):
         if now >= self._until or self._refusals >= len(holders):
             self.failed, self.late, self._asked = True, now >= self._until, None
             if self._is_silent:
-                self._again_s = min(2 * self._again_s, REFETCH_AGAIN_S_MAX)
+                self._lengthen_wait()
         elif self._asked is None and self._is_free(now):
-            self._asked = (*self._ask(holders, self._at), now + self._again_s)
+            wait_s = self._waits_s.get(self._lost, REFETCH_AGAIN_S)
+            self._asked = (*self._ask(holders, self._at), now + wait_s)
+
+    def _lengthen_wait(self) -> None:
+        """Wait longer at the next fetch of these records; forget the oldest of many waits."""
+        wait_s = self._waits_s.pop(self._lost, REFETCH_AGAIN_S)
+        self._waits_s[self._lost] = min(2 * wait_s, REFETCH_AGAIN_S_MAX)
+        if len(self._waits_s) > REFETCH_WAITS_MAX:
+            del self._waits_s[next(iter(self._waits_s))]
 
     def awaits(self, reply: Fetched) -> bool:
         return self._asked is not None and reply.call == self._asked[0]

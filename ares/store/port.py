@@ -77,7 +77,8 @@ class LogRepair(Protocol):
 
     Each runs wherever waiting is allowed, and the journal may change in any way meanwhile. Methods
     raise :class:`NotRepaired` and OSError. ``replaced``: the place has its repaired file, which
-    :meth:`OrderedJournal.renew` reads. After an OSError a crash may bring back the old file.
+    :meth:`OrderedJournal.renew` reads. An OSError afterwards is a failed sync of the file's name: a
+    crash may bring back the old file.
     """
 
     replaced: bool
@@ -95,10 +96,7 @@ class LogRepair(Protocol):
         """
 
     def write(self, pace: Callable[[int], None]) -> None:
-        """Write the place with the batches into a new file, durably, unless it was given back.
-
-        Without :meth:`fill` before, the new file has the bytes of the old file.
-        """
+        """Write the place with the batches into a new file, durably, unless it was given back."""
 
 
 class Journal(Protocol):
@@ -209,6 +207,10 @@ class OrderedJournal(Journal, Protocol):
 
         ``stands``: the place begins with a standing.
         """
+
+    @property
+    def has_discarded(self) -> bool:
+        """Return whether files of discarded places are left for the next commits to remove."""
 
     def renew(self, place: int) -> None:
         """Read the place in its new file from now on, if it is still here. Raises OSError."""

@@ -16,7 +16,7 @@ from ares.cli.upkeep_commands import _sentence
 from ares.model.configuration import Status, Successor
 from ares.model.log_messages import Fetch, Fetched
 from ares.model.messages import Description, DiskUsage, Scrub, ScrubReply
-from ares.server import log_scrub
+from ares.server import log_scrub, scrub
 from ares.server.log_scrub import SCRUB_RETRY_S, SCRUB_RETRY_S_MAX, LogRepairs, RepairTurns
 from ares.server.scrub import Scrubber, ScrubPlan
 from ares.sharedlog import earlier_chains, stored_entries
@@ -146,6 +146,12 @@ async def test_a_silent_log_is_asked_for_one_of_its_places(log, run, monkeypatch
     assert not repairs.damaged
 
 
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 (state of a task)
+            await asyncio.sleep(0.01)
+
+
 def scrubber_of(log, tmp_path, bytes_per_s=1 << 30):
     """Make the scrub of a server with this log, and without objects."""
     host = SimpleNamespace(
@@ -173,10 +179,55 @@ async def test_the_rate_of_a_request_holds_for_its_round(log, run, tmp_path, mon
     rates.clear()
     damage_batch(log, PLACE, 2)
     log.hosted.shelf.suspects.add(PLACE)
-    await scrubber._work(run)  # notes the place
-    await scrubber._work(run)  # repairs the place
+    verified = scrubber._pace.bytes
+    await scrubber._work_on_logs(run)
     assert not scrubber._log_repairs.damaged
     assert set(rates) == {1 << 30}
+    assert scrubber._pace.bytes == verified > 0, "the progress of a round counts no repair"
+
+
+async def test_a_damaged_place_is_repaired_while_the_round_goes_on(log, tmp_path, monkeypatch):
+    """A round may take days."""
+    monkeypatch.setattr(scrub, "SCRUB_LOOK_S", 0.01)
+    scrubber, before, repaired = scrubber_of(log, tmp_path), seen(log.state), asyncio.Event()
+    damage_batch(log, PLACE, 2)
+    verify, order = scrubber._verify, []
+
+    async def held(journal, place, *more):
+        order.append(place)
+        if place == PLACE + 1:
+            await repaired.wait()
+        return await verify(journal, place, *more)
+
+    monkeypatch.setattr(scrubber, "_verify", held)
+    running = asyncio.create_task(scrubber.run())
+    await asyncio.sleep(0)
+    scrubber.answer(Scrub(1, True, 1 << 40))
+    await until(lambda: PLACE + 1 in order and not scrubber._log_repairs.damaged)
+    assert scrubber.answer(Scrub(2, False, 0)).running
+    assert not unreadable(log)
+    repaired.set()
+    await until(lambda: not scrubber.answer(Scrub(3, False, 0)).running)
+    running.cancel()
+    await asyncio.wait([running])
+    assert seen(log.state) == before
+
+
+async def test_a_place_noted_during_the_attempts_is_new_damage(log, run, monkeypatch):
+    damage_batch(log, PLACE, 2)
+    damage_batch(log, PLACE + 2, 2)
+    repairs, mend = LogRepairs(unpaced), LogRepairs._mend
+
+    async def noting(self, hosted, journal, place, run):
+        repairs.note(log.hosted, PLACE + 2)
+        await mend(self, hosted, journal, place, run)
+
+    monkeypatch.setattr(LogRepairs, "_mend", noting)
+    repairs.note(log.hosted, PLACE)
+    await repairs.try_again(100.0, run)
+    assert list(repairs.damaged) == [(log.hosted, PLACE + 2)]
+    await repairs.try_again(100.0, run)
+    assert not repairs.damaged
 
 
 async def test_a_round_asks_a_silent_log_for_one_of_its_places(log, run, monkeypatch, tmp_path):
@@ -243,7 +294,6 @@ class SlowAnswers:
         self.asked, self.left, self.most = [], most, most
         for name in ("REFETCH_AGAIN_S", "REFETCH_AGAIN_S_MAX"):
             monkeypatch.setattr(earlier_chains, name, 0.05)
-        monkeypatch.setattr(log.hosted.node.refetch, "_again_s", 0.05)
         monkeypatch.setattr(log, "deliver", self.deliver)
         self.hand = log.hosted.hand
 
@@ -418,25 +468,62 @@ def cached(disk):
     return read_into
 
 
-async def test_a_new_file_whose_name_may_be_lost_is_written_again(
-    log, run, monkeypatch, tmp_path, caplog
-):
-    """Reads work meanwhile. A scrub that reads the place as written does not count."""
-    before = seen(log.state)
+async def test_a_new_file_whose_name_may_be_lost_ends_the_server(log, run, monkeypatch):
+    """As after any failed sync, a later sync that succeeds proves nothing."""
+    ended = []
+    monkeypatch.setattr(log.hosted.commits, "_fail", ended.append)
     damage_batch(log, PLACE, 2, 3)
-    rotten, scrubber = log.content(PLACE), scrubber_of(log, tmp_path)
-    repairs = scrubber._log_repairs
+    repairs = LogRepairs(unpaced)
     failing_syncs(log, monkeypatch, directories=1)
     await repairs.repair(log.hosted, PLACE, run)
-    assert repairs.damaged == {(log.hosted, PLACE): "the disk: Input/output error"}
+    assert [error.errno for error in ended] == [errno.EIO]
+    assert log.hosted.commits.stopped
+
+
+async def test_a_rename_that_fails_leaves_the_old_file_and_no_other(log, run, monkeypatch):
+    damage_batch(log, PLACE, 2)
+    rotten, repairs = log.content(PLACE), LogRepairs(unpaced)
+
+    def failing(old, new):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.disk, "rename", failing)
+        await repairs.repair(log.hosted, PLACE, run)
+    assert log.content(PLACE) == rotten
+    assert not [name for name in log.disk.files if name.endswith(".new")]
+    assert not log.hosted.commits.stopped
+    await repairs.repair(log.hosted, PLACE, run)
+    assert not repairs.damaged
+
+
+@pytest.mark.parametrize("rots", [False, True], ids=["whole", "damaged again"])
+async def test_a_repaired_file_that_could_not_be_opened_is_opened_later(
+    log, run, monkeypatch, tmp_path, rots
+):
+    """The scrub reads the new file as written, while reads still meet the damage."""
+    before = seen(log.state)
+    damage_batch(log, PLACE, 2)
+    rotten, scrubber = log.content(PLACE), scrubber_of(log, tmp_path)
+    repairs = scrubber._log_repairs
+
+    def failing(place):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.journal, "renew", failing)
+        for _ in range(2):
+            await repairs.repair(log.hosted, PLACE, run)
+            assert repairs.damaged == {(log.hosted, PLACE): "the disk: Too many open files"}
     assert log.content(PLACE) != rotten
-    assert not unreadable(log)
-    await scrubber._verify_log(log.hosted, log.journal, PLACE, run)
-    assert repairs.damaged
+    assert unreadable(log)
+    await scrubber._verify_log(log.hosted, log.journal, PLACE, run, unpaced)
+    if rots:
+        damage_batch(log, PLACE, 3)
     await repairs.try_again(100.0, run)
     assert not repairs.damaged
     assert not unreadable(log)
-    log.disk.lose_power(1)
+    assert seen(log.state) == before
     log.start()
     assert seen(log.state) == before
 

@@ -7,7 +7,12 @@ from ares.model.configuration import Status, Successor
 from ares.model.log_messages import Append, Fetch, Fetched, Seal, Trim
 from ares.model.messages import CollectConfig, Introduce
 from ares.reconfig.throttle import Throttle
-from ares.sharedlog.earlier_chains import REFETCH_AGAIN_S, REFETCH_AGAIN_S_MAX, REFETCH_S_MAX
+from ares.sharedlog.earlier_chains import (
+    REFETCH_AGAIN_S,
+    REFETCH_AGAIN_S_MAX,
+    REFETCH_S_MAX,
+    REFETCH_WAITS_MAX,
+)
 from ares.sharedlog.log_facts import PIECES, LostRecords
 
 from .chains import CLIENT, Wired, call, chain, sealed
@@ -267,6 +272,12 @@ def test_the_next_fetch_waits_longer_for_slow_holders(wired):
     assert 2 * REFETCH_AGAIN_S_MAX <= waits[-1] < 2 * REFETCH_AGAIN_S_MAX + 3
     seek(lost._replace(first=1))
     assert waits[-1] == waits[0]
+    seek(lost)
+    assert waits[-1] == waits[3], "another loss does not shorten the waits for this one"
+    for first in range(10, 10 + 2 * REFETCH_WAITS_MAX):
+        seek(lost._replace(first=first))
+    assert len(node.refetch._waits_s) == REFETCH_WAITS_MAX
+    assert lost not in node.refetch._waits_s
 
 
 def test_what_is_needed_depends_on_durable_facts(wired):

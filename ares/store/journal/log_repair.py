@@ -492,7 +492,11 @@ class PlaceRepair:
         if self._place.path.name not in self._disk.names(new.parent):  # given back meanwhile
             self._disk.unlink(new)
             return
-        self._disk.rename(new, self._place.path)
+        try:
+            self._disk.rename(new, self._place.path)
+        except OSError:
+            self._disk.unlink(new)
+            raise
         self.replaced = True
         self._disk.sync_directory(new.parent)
 
