@@ -466,14 +466,29 @@ class ZmtpListener(BatchListener):
         if self._sockets is not None:  # before any client is met over TCP
             self._local = listen_locally(socket_path(self._sockets, host, bound_port), backlog)
         self._start(handle, f"{bound_host}:{bound_port}")
-        self._servers = [await loop.create_server(self._accept, sock=raw, backlog=backlog)]
-        if (local := self._local) is not None:
-            server = await loop.create_unix_server(self._accept, sock=local.raw, backlog=backlog)
-            self._servers.append(server)
+        try:
+            self._servers = [await loop.create_server(self._accept, sock=raw, backlog=backlog)]
+            if (local := self._local) is not None:
+                server = await loop.create_unix_server(
+                    self._accept, sock=local.raw, backlog=backlog
+                )
+                self._servers.append(server)
+        except BaseException:
+            self._abandon(raw)
+            raise
         if self._lock is not None:
             roll = partial(self._call_roll, self._lock)
             self._rolling = tasks.every(ROLL_CALL_S, roll, "roll call of keys")
         return self.address
+
+    def _abandon(self, raw: socket.socket) -> None:
+        """Close the sockets of a failed start: ``raw``, and the Unix socket with its file."""
+        self._serving = False
+        for server in self._servers:
+            server.close()
+        raw.close()
+        if self._local is not None:
+            self._local.end()
 
     # -- connections -------------------------------------------------------------------------------
 

@@ -172,16 +172,23 @@ async def run_server(parts: ServingParts) -> None:
             scrubbing.cancel()
             await asyncio.wait([scrubbing])
         await host.finish()
-        await listener.close()
         for timer in timers:
             timer.cancel()
     finally:
-        journal.close()
-        if logs is not None:
-            await logs.close()
+        await _close(parts, journal, logs)
     if failure:
         raise StoreFailed(f"of {server}", failure[0].strerror or str(failure[0])) from failure[0]
     log.info("stopped")
+
+
+async def _close(parts: ServingParts, journal: Journal, logs: HostedLogs | None) -> None:
+    """Close listener, journals and connections, also after a failed start."""
+    await parts.listener.close()
+    journal.close()
+    if logs is not None:
+        await logs.close()
+    elif parts.links is not None:
+        await parts.links.close()
 
 
 def _timers(replica: Replica, logs: HostedLogs | None) -> list[asyncio.Task[None]]:

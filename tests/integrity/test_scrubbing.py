@@ -221,10 +221,10 @@ def paced(monkeypatch, bytes_per_s):
 def test_no_faster_than_it_was_told_to(monkeypatch):
     pace, clock = paced(monkeypatch, 1000)
     for _ in range(3):
-        pace(500)
+        pace.verify(500)
     assert clock.now_s == pytest.approx(101.0)
     clock.now_s += 10
-    pace(500)
+    pace.verify(500)
     assert clock.now_s == pytest.approx(111.0)
     assert pace.bytes == 2000
 
@@ -240,7 +240,7 @@ def test_another_rate_counts_at_once_and_a_new_round_owes_nothing(monkeypatch):
     pace(1_000_000)
     pace.begin()
     before_s = clock.now_s
-    pace(1)
+    pace.verify(1)
     assert (clock.now_s, pace.bytes) == (before_s, 1)
 
 

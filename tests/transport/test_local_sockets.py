@@ -214,6 +214,24 @@ async def test_a_server_that_cannot_listen_leaves_no_socket(run: Path) -> None:
     assert os.listdir(run) == []
 
 
+async def test_a_start_that_fails_leaves_no_port_and_no_socket(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [address] = free_addresses(1)
+
+    async def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "create_unix_server", failing)
+        with pytest.raises(OSError, match="Too many open files"):
+            await served(run, address)
+    assert os.listdir(run) == []
+    assert is_free(*split_address(address))
+    server = await served(run, address)
+    await server.listener.close()
+
+
 async def test_a_second_process_fails_before_it_touches_the_file(run: Path) -> None:
     """The process at the port may be about to make its socket in place of an old one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

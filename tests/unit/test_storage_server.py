@@ -167,6 +167,37 @@ async def test_it_serves_until_it_is_stopped():
     await InprocListener(network, "here").serve(lambda sender, messages: [])
 
 
+@pytest.mark.parametrize("fails", ["journal", "serving"])
+async def test_a_failed_start_closes_its_connections_and_its_listener(fails):
+    network, closed = InprocNetwork(), []
+
+    class ClosingLinks(InprocConnections):
+        async def close(self):
+            closed.append(self)
+            await super().close()
+
+    def failing(*_):
+        raise BadInput("made up")
+
+    journal = MemoryJournal(Kept(), asyncio.get_running_loop().call_soon)
+    if fails == "journal":
+        journal.recover = failing
+    parts = ServingParts(
+        "s0",
+        MEMBERS[0].identity,
+        INITIAL,
+        InprocListener(network, "here"),
+        asyncio.Event(),
+        journal,
+        serving=failing,
+        links=ClosingLinks(network),
+    )
+    with pytest.raises(BadInput, match="made up"):
+        await run_server(parts)
+    assert len(closed) == 1
+    await InprocListener(network, "here").serve(lambda sender, messages: [])
+
+
 async def test_an_address_that_is_taken():
     network = InprocNetwork()
     await InprocListener(network, "here").serve(lambda sender, messages: [])
