@@ -13,6 +13,7 @@ from ares.cli.observe.domain_survey import DomainState, is_of_file, outlook_of_f
 from ares.cli.observe.observed_releases import releases, sentence, warning
 from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import printable, size
+from ares.model.errors import STARTING
 from ares.model.identity import (
     ServerId,
     shown,
@@ -206,7 +207,10 @@ def _show(
     for id, description in found.servers.items():
         server = settings.servers[id]
         servers.add_row(
-            id, *([server.site] if sited else []), server.address, *_server_cells(description)
+            id,
+            *([server.site] if sited else []),
+            server.address,
+            *_server_cells(description, _why(found, id)),
         )
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
@@ -328,9 +332,10 @@ def _colour(standings: Sequence[DomainState]) -> str:
     return "green" if all(standing.margin > 0 for standing in standings) else "yellow"
 
 
-def _server_cells(description: Description | None) -> list[str]:
+def _server_cells(description: Description | None, why: str) -> list[str]:
     if description is None:
-        return ["[red]silent[/red]", "", "", "", "", ""]
+        starts = why.startswith(STARTING)
+        return ["[yellow]starting[/yellow]" if starts else "[red]silent[/red]", "", "", "", "", ""]
     data = _server_data(description)
     memory, stored = size(description.memory_bytes), size(data["bytes"])
     state = (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ares.model.errors import BadInput
+from ares.model.units import size as size
 
 STATUS_INTERRUPTED = 130
 """Exit status after SIGINT, as of a shell."""
@@ -47,14 +48,6 @@ def _parsed(text: str, units: dict[str, int], expected: str, given: str) -> int:
     if found is None:
         raise BadInput(f"{expected}, not {given!r}")
     return int(found[1]) * units[found[2]]
-
-
-def size(count: int) -> str:
-    """Return an amount of bytes for a person."""
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return "1 byte" if count == 1 else f"{count} bytes"
 
 
 def printable(text: str) -> str:

@@ -20,6 +20,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from ares.net.batching import (
     data_bytes,
     is_large,
 )
+from ares.net.entrance import Entrance, giving_reason
 from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
 from ares.net.local_sockets import LocalSocket, connect_locally, listen_locally, socket_path
 from ares.net.port import Handle, Sender
@@ -441,6 +443,7 @@ class ZmtpListener(BatchListener):
         self._lock = lock
         self._sockets = sockets
         self._servers: list[asyncio.Server] = []
+        self._raw: socket.socket | None = None
         self._local: LocalSocket | None = None
         self.refused = 0
         self.cut = 0
@@ -456,14 +459,11 @@ class ZmtpListener(BatchListener):
         self._strange = 0
 
     async def serve(self, handle: Handle) -> str:
-        host, port = split_address(self._wanted, 0)
         loop, backlog = asyncio.get_running_loop(), links.LISTEN_BACKLOG
-        try:
-            raw = socket.create_server((host, port), backlog=backlog)
-        except OSError as error:
-            raise links.cannot_listen(self._wanted, error.strerror) from error
+        raw = self._bind()
         bound_host, bound_port = raw.getsockname()
         if self._sockets is not None:  # before any client is met over TCP
+            host, _ = split_address(self._wanted, 0)
             self._local = listen_locally(socket_path(self._sockets, host, bound_port), backlog)
         self._start(handle, f"{bound_host}:{bound_port}")
         try:
@@ -474,35 +474,58 @@ class ZmtpListener(BatchListener):
                 )
                 self._servers.append(server)
         except BaseException:
-            self._abandon(raw)
+            self._serving = False
+            self._abandon()
             raise
         if self._lock is not None:
             roll = partial(self._call_roll, self._lock)
             self._rolling = tasks.every(ROLL_CALL_S, roll, "roll call of keys")
         return self.address
 
-    def _abandon(self, raw: socket.socket) -> None:
-        """Close the sockets of a failed start: ``raw``, and the Unix socket with its file."""
-        self._serving = False
+    def _bind(self) -> socket.socket:
+        """Return the listening socket, whose clients wait until they are served."""
+        if self._raw is None:
+            try:
+                self._raw = socket.create_server(
+                    split_address(self._wanted, 0), backlog=links.LISTEN_BACKLOG
+                )
+            except OSError as error:
+                raise links.cannot_listen(self._wanted, error.strerror) from error
+        return self._raw
+
+    def giving_reason(self, reason: Callable[[], str]) -> AbstractContextManager[Entrance]:
+        """Give clients ``reason()`` in place of service while the block runs, before :meth:`serve`.
+
+        See :mod:`ares.net.entrance`. Raises :class:`ares.BadInput` if the address cannot be bound.
+        """
+        return giving_reason(self._bind(), self._handshake, reason)
+
+    def _abandon(self) -> None:
+        """Close the sockets of a failed start: TCP, and the Unix socket with its file."""
         for server in self._servers:
             server.close()
-        raw.close()
+        if self._raw is not None:
+            self._raw.close()
         if self._local is not None:
             self._local.end()
+            self._local = None
 
     # -- connections -------------------------------------------------------------------------------
 
-    def _accept(self) -> ZmtpConnection:
-        def admits(key: str) -> bool:
-            assert self._lock is not None, "only a cluster with keys has users"
-            return self._lock.clients.admits(key, connection.host)
-
-        value_bytes = self._limits.value_bytes
-        handshake: Handshake = (
-            NullHandshake(ROUTER, value_bytes=value_bytes)
-            if self._lock is None
-            else CurveServer(self._lock.key, admits, properties(ROUTER, value_bytes=value_bytes))
+    def _handshake(self, host: Callable[[], str]) -> Handshake:
+        """Return the handshake with a client on this host."""
+        lock, value_bytes = self._lock, self._limits.value_bytes
+        if lock is None:
+            return NullHandshake(ROUTER, value_bytes=value_bytes)
+        return CurveServer(
+            lock.key,
+            lambda key: lock.clients.admits(key, host()),
+            properties(ROUTER, value_bytes=value_bytes),
         )
+
+    def _accept(self) -> ZmtpConnection:
+        value_bytes = self._limits.value_bytes
+        handshake = self._handshake(lambda: connection.host)
         events = ConnectionEvents(
             self._made,
             self._met,
@@ -686,12 +709,14 @@ class ZmtpListener(BatchListener):
 
     async def close(self) -> None:
         if not self._serving:
+            self._abandon()
             return
         self._serving = False
         if self._lock is not None:
             self._rolling.cancel()
         if self._local is not None:
             self._local.remove()
+            self._local = None
         for server in self._servers:
             server.close()
         await asyncio.sleep(links.CLOSE_GRACE_S)

@@ -103,6 +103,14 @@ class LogsParts(NamedTuple):
     """The listener's."""
 
 
+class RestoredLogs(NamedTuple):
+    """The number of restored logs, of ``total``, and the log that is restored now."""
+
+    done: int
+    total: int
+    present: HostedLog
+
+
 class HostedLogs:
     """The logs of a server. ``hosted``: the segments by chain, for inspection."""
 
@@ -122,18 +130,24 @@ class HostedLogs:
         self._heard: dict[ServerId, Sender] = {}
         self._ending = False
         self._life = 1
+        self.restoring: RestoredLogs | None = None
+        """The present step of :meth:`restore`, for any thread."""
+
         self.hosted: dict[ConfigurationId, ChainSegment] = {}
         parts.links.open(self.receive)
 
     def restore(self) -> None:
         """Open every existing log, and begin a life. Raises the errors of a journal's recovery."""
-        for journal in self._journals.there() if self._journals is not None else ():
+        journals = list(self._journals.there()) if self._journals is not None else []
+        for number, journal in enumerate(journals):
             hosted = self._made(journal)
+            self.restoring = RestoredLogs(number, len(journals), hosted)
             hosted.begin()
             if hosted.node.state.chains:
                 self._add(hosted)
             else:  # the process ended before a chain was known
                 hosted.close()
+        self.restoring = None
         if self._journals is not None:
             self._life = self._journals.begin_life()
         for node in self.nodes:

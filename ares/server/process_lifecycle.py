@@ -46,6 +46,7 @@ from ares.model.errors import AresError, BadInput, DirectoryLost
 from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.messages import DETAIL_CHARACTERS_MAX, Element, PullElement, Role
 from ares.model.tag import Tag
+from ares.net.native import ZmtpListener
 from ares.net.transports import connections, listener_at
 from ares.platform import json_logs, tasks
 from ares.platform import systemd as service_manager
@@ -330,6 +331,12 @@ class ProcessLifecycle:
                 own.id, own.http, self.traffic, self.listener, getattr(own, "site", "")
             )
 
+    def entrance(self, reason: Callable[[], str]) -> contextlib.AbstractContextManager[object]:
+        """Give clients ``reason()`` while a start lasts; libzmq's listener has no such entrance."""
+        if isinstance(self.listener, ZmtpListener):
+            return self.listener.giving_reason(reason)
+        return contextlib.nullcontext()
+
     @contextlib.contextmanager
     def probed(self) -> Iterator[None]:
         """Probe the event loop, and answer over HTTP, while the block runs.
@@ -471,10 +478,9 @@ async def _serve_objects(
                 from ares.store.journal.segments import Owner
 
                 owner = Owner(settings.initial.cluster_id, server.id, claim.identity)
-                journal = open_journal(server.data / STORE_NAME, owner, disk=disk)
-                log_journals = LogDirectories(
-                    server.data / STORE_NAME, owner, disk, LOG_PLACE_BYTES
-                )
+                store = server.data / STORE_NAME
+                journal = open_journal(store, owner, disk=disk)
+                log_journals = LogDirectories(store, owner, disk, LOG_PLACE_BYTES)
                 plan = ScrubPlan(
                     settings.scrub.every_h * 3600.0,
                     settings.scrub.bytes_per_s,
@@ -498,6 +504,7 @@ async def _serve_objects(
                 sites_of(settings),
                 settings.published,
                 settings.limits.value_bytes,
+                life.entrance,
             )
             await run_server(parts)
 

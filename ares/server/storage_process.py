@@ -6,18 +6,20 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from ares import compiled
 from ares.metrics import ListenerTraffic
 from ares.model.configuration import Configuration
-from ares.model.errors import StoreFailed
+from ares.model.errors import STARTING, StoreFailed
 from ares.model.identity import VALUE_BYTES_DEFAULT, ServerId
+from ares.model.units import size
 from ares.net.port import Connections, Listener
 from ares.platform import tasks
 from ares.replica.replica import USUAL_PARTS, Replica, ReplicaParts
 from ares.security.roles import Admission
-from ares.server.hosted_logs import LOGS_TICK_S, HostedLogs, LogsParts
+from ares.server.hosted_logs import LOGS_TICK_S, HostedLogs, LogsParts, RestoredLogs
 from ares.server.scrub import Scrubber, ScrubPlan
 from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.port import Journal, NoJournal, SharedLogJournals
@@ -115,6 +117,9 @@ class ServingParts(NamedTuple):
     value_bytes: int = VALUE_BYTES_DEFAULT
     """Bytes of the largest value taken from clients."""
 
+    entrance: Callable[[Callable[[], str]], AbstractContextManager[object]] = nullcontext
+    """Gives clients the result of its argument while the start lasts (ares/net/entrance.py)."""
+
 
 async def run_server(parts: ServingParts) -> None:
     """Serve until ``stop`` is set, reply to the requests taken, and close the journal.
@@ -132,10 +137,9 @@ async def run_server(parts: ServingParts) -> None:
         stop.set()
 
     try:
-        replica = _replica(parts, journal)
         if parts.links is not None:
             logs = _logs(parts, parts.links, fail)
-            logs.restore()
+        replica = _restore(parts, journal, logs)
         host = StorageServer(
             replica,
             journal,
@@ -181,14 +185,41 @@ async def run_server(parts: ServingParts) -> None:
     log.info("stopped")
 
 
+def _restore(parts: ServingParts, journal: Journal, logs: HostedLogs | None) -> Replica:
+    """Restore the objects and the logs, while clients are told how far this is."""
+    with parts.entrance(lambda: start_reason(journal, None if logs is None else logs.restoring)):
+        replica = _replica(parts, journal)
+        if logs is not None:
+            logs.restore()
+    return replica
+
+
+def start_reason(journal: Journal, logs: RestoredLogs | None) -> str:
+    """Return how far a start is: with the objects' ``journal``, and with the logs afterwards.
+
+    Callable from any thread.
+    """
+    if logs is None:
+        return STARTING + (_read(journal, "its journal") or "its journal is opened")
+    told = f"{logs.done} of its {logs.total} logs are read"
+    present = logs.present.journal
+    more = "" if present is None else _read(present, "the next")
+    return STARTING + (f"{told}, {more}" if more else told)
+
+
+def _read(journal: Journal, name: str) -> str:
+    """Return the read share of a journal, or nothing if its size is not known."""
+    total = journal.to_read_bytes
+    percent = 100 * journal.read_bytes // total if total else 0
+    return f"{percent} % of {name} of {size(total)} is read" if total else ""
+
+
 async def _close(parts: ServingParts, journal: Journal, logs: HostedLogs | None) -> None:
     """Close listener, journals and connections, also after a failed start."""
     await parts.listener.close()
     journal.close()
     if logs is not None:
         await logs.close()
-    elif parts.links is not None:
-        await parts.links.close()
 
 
 def _timers(replica: Replica, logs: HostedLogs | None) -> list[asyncio.Task[None]]:

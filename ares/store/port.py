@@ -105,9 +105,14 @@ class Journal(Protocol):
     All methods are called on a single thread, the event loop's. First :meth:`recover`, to its end.
     Afterwards facts are appended, each in room reserved for it, and committed. Space is given back
     place by place: copy the surviving facts of a place to the end, commit them, discard the place.
+
+    ``read_bytes`` of ``to_read_bytes``: the progress of :meth:`recover`, for any thread;
+    ``to_read_bytes`` is 0 until it is known.
     """
 
     keeps: bool
+    read_bytes: int
+    to_read_bytes: int
 
     def recover(self, join: Join | None = None) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield every committed fact, and perhaps some facts only appended, with their places.
@@ -242,6 +247,7 @@ class NoJournal:
     """
 
     keeps = False
+    read_bytes = to_read_bytes = 0
     bytes_on_disk = 0
     free_bytes = -1
 

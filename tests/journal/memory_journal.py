@@ -50,6 +50,8 @@ class MemoryJournal:
         self._appended: list[tuple[int, Fact]] = []
         self._discarded: list[int] = []
 
+    read_bytes = to_read_bytes = 0
+
     def recover(self, join: Join | None = None) -> Iterator[tuple[int, Sequence[Fact]]]:
         for place, facts in self._kept.facts.items():
             yield place, list(facts)

@@ -8,6 +8,7 @@ from collections import deque
 import pytest
 from msgspec.structs import replace
 
+from ares.cli import status_command
 from ares.cli.observe.domain_survey import KnownConfigurations
 from ares.cli.observe.top_figures import (
     DatedAnswer,
@@ -221,6 +222,17 @@ def test_silent_servers_and_what_may_still_fail():
     assert "STOPPED, 1 missing" in shown
     assert (tree["domains"][0]["reads_survive"], tree["servers"][1]["state"]) == (-1, "silent")
     assert tree["servers"][1]["why"] == "connection refused: is it running?"
+
+
+def test_a_starting_server_tells_how_far_it_is():
+    heard = seen()
+    why = "starting: 43 % of its journal of 110.0 MiB is read"
+    heard.servers["s1"].silent_s, heard.servers["s1"].why = 12.0, why
+    tree = figures_of(heard)
+    assert f"s1 {why}" in view(tree)
+    assert tree["servers"][1]["why"] == why
+    assert status_command._server_cells(None, why)[0] == "[yellow]starting[/yellow]"
+    assert status_command._server_cells(None, "connection refused")[0] == "[red]silent[/red]"
 
 
 def row_of(shown: str, server: str) -> int:

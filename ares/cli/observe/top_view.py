@@ -11,6 +11,7 @@ from rich.text import Text
 from ares.cli.observe.top_history import HISTORY_STEPS_MAX, sparkline
 from ares.cli.status_command import duration
 from ares.cli.terminal import printable, size
+from ares.model.errors import STARTING
 
 COLUMNS_MIN, ROWS_MIN = 72, 14
 WIDE_COLUMNS = 112
@@ -197,7 +198,9 @@ def _silent(servers: Sequence[Mapping[str, Any]]) -> list[Text]:
     silent = [server for server in servers if server["state"] == "silent"]
     shown = silent if len(silent) <= SILENT_MAX else silent[: SILENT_MAX - 1]
     shown_lines = [
-        _line(f"{each['id']} silent for {in_words(each['silent_s'])}: {each['why']}", "red")
+        _line(f"{each['id']} {each['why']}", "yellow")
+        if each["why"].startswith(STARTING)
+        else _line(f"{each['id']} silent for {in_words(each['silent_s'])}: {each['why']}", "red")
         for each in shown
     ]
     if len(silent) > len(shown):

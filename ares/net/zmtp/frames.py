@@ -20,7 +20,7 @@ from ares.model.codec import (
     Frame,
     frame_bytes_max,
 )
-from ares.model.errors import AresError
+from ares.model.errors import STARTING, AresError
 
 DEALER = b"DEALER"
 ROUTER = b"ROUTER"
@@ -73,6 +73,10 @@ _new_bytes.restype = ctypes.py_object
 _BYTES_CONTENT_AT = bytes.__basicsize__ - 1
 
 
+REASON_CHARACTERS_MAX = 100
+"""Characters of a reason that are shown."""
+
+
 class NotZmtp(AresError):
     """The peer's bytes are not ZMTP 3, or exceed a bound, or break a rule."""
 
@@ -88,15 +92,16 @@ class TurnedAway(NotZmtp):
     """
 
     def __init__(self, code: str) -> None:
-        super().__init__(f"it refuses: {code!r}")
+        is_sentence = code.startswith(STARTING) and code.isprintable()
+        super().__init__(code if is_sentence else f"it refuses: {code!r}")
         self.code = code
 
 
 class NotAdmitted(NotZmtp):
     """We refuse to speak with the peer. ``answer``: the bytes for the peer."""
 
-    def __init__(self, answer: bytes) -> None:
-        super().__init__("its key is not known")
+    def __init__(self, answer: bytes, why: str = "its key is not known") -> None:
+        super().__init__(why)
         self.answer = answer
 
 
@@ -172,10 +177,12 @@ def properties(kind: bytes, site: str = "", value_bytes: int = 0) -> bytes:
     """Return the properties of a socket of this kind.
 
     A client sends its ``site`` (docs/sites.md), and a server the bytes of the largest value taken.
+    A client also says that it shows a person the reason of a refusal, and tries again.
     """
     return (
         property_of(b"Socket-Type", kind)
         + property_of(b"Identity", b"")
+        + (property_of(b"Ares-Reasons", b"1") if kind == DEALER else b"")
         + (property_of(b"Ares-Site", site.encode()) if site else b"")
         + (property_of(b"Ares-Value-Bytes", b"%d" % value_bytes) if value_bytes else b"")
     )
@@ -185,6 +192,11 @@ def site_in(found: Mapping[bytes, bytes]) -> str:
     """Return the site among a peer's properties; empty without a valid name of a site."""
     site = found.get(b"ares-site", b"")
     return site.decode("ascii") if _SITE.fullmatch(site) else ""
+
+
+def understands_reasons(found: Mapping[bytes, bytes]) -> bool:
+    """Return whether a peer tries again after a refusal with a reason."""
+    return found.get(b"ares-reasons") == b"1"
 
 
 def value_bytes_in(found: Mapping[bytes, bytes]) -> int:
@@ -217,7 +229,13 @@ def refusal(command: bytes) -> TurnedAway | None:
         return None
     if not rest or len(rest) != 1 + rest[0]:
         raise NotZmtp("an ERROR with a reason of another length than it says")
-    return TurnedAway(rest[1:].decode("ascii", "replace")[:100])
+    return TurnedAway(rest[1:].decode("ascii", "replace")[:REASON_CHARACTERS_MAX])
+
+
+def error_command(reason: str) -> bytes:
+    """Return the command ERROR in its form on the wire."""
+    said = reason.encode("ascii", "replace")[:REASON_CHARACTERS_MAX]
+    return framed(b"\x05ERROR" + bytes([len(said)]) + said)
 
 
 def parsed(metadata: bytes) -> dict[bytes, bytes]:

@@ -174,6 +174,7 @@ class SegmentJournal:
             segment_bytes  # as if batches had been large: the first commit waits for no zeros
         )
         self.mark = BatchPlace(0, 0, 0)
+        self.read_bytes = self.to_read_bytes = 0
         self._closed = False
 
     # -- opening -----------------------------------------------------------------------------------
@@ -254,20 +255,25 @@ class SegmentJournal:
                 else f"segments {', '.join(map(str, sorted(missing)))} are"
             )
             raise StoreDamaged(self._directory, f"{are} missing")
-        for number in sorted((ends.keys() & paths.keys()) - discarded):
+        kept, done = sorted((ends.keys() & paths.keys()) - discarded), 0
+        self.to_read_bytes = sum(ends[number] for number in kept) + last.end
+        for number in kept:
             segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
             self._disk.close(segment.descriptor)
             segment.end = ends[number]
             for frame in segment.frames():
                 self.mark = BatchPlace(number, frame.start, frame.sequence)
+                self.read_bytes = done + frame.end
                 if not join(frame.body, number):
                     yield number, segment.decoded(frame).facts
             self._disk.expect_scan(segment.view, False)
             self._disk.let_go(segment.view)
+            done += segment.end
         self._next = last.head.first + len(frames)
         last.taken = last.allocated = last.end
         for frame in frames:
             self.mark = BatchPlace(last.number, frame.start, frame.sequence)
+            self.read_bytes = done + frame.end
             if not join(frame.body, last.number):
                 yield last.number, last.decoded(frame).facts
         self._settle(last, written, sure)
