@@ -138,6 +138,7 @@ class ConfigurationState:
         self._clock = clock
         self.value_bytes = value_bytes
         self._left: SortedDict[ObjectName, None] = SortedDict()
+        self._forgotten: SortedDict[ObjectName, None] = SortedDict()
         self._left_seen = ObjectName("")
         self.order_known = True
         self.answers: dict[type[Keyed], Callable[[Any], Reply]] = {
@@ -434,15 +435,22 @@ class ConfigurationState:
     def let_go(self) -> None:
         """Mark the configuration as collected: drop all objects, and keep none (Alg. 4:39-41).
 
-        :meth:`ares.replica.port.ObjectTable.release` frees their memory.
+        :meth:`release` frees their memory.
         """
         self.collected = True
         self.objects.clear()
-        self._left = SortedDict()
+        if self._left:
+            self._forgotten, self._left = self._left, SortedDict()
         self.share.clear()
         self.drop_records.clear()
         if self.pointed_place is not None:
             self.share.add(self.pointed_place, self._pointed_bytes)
+
+    def release(self, limit: int) -> bool:
+        """Free ``limit`` dropped Lists and names left behind; return whether more are left."""
+        for _ in range(min(limit, len(self._forgotten))):
+            self._forgotten.popitem()
+        return self.objects.release(limit) or bool(self._forgotten)
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:
         """Answer ListObjects.

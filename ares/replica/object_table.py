@@ -31,7 +31,7 @@ class PythonObjectTable:
         self.following: set[ObjectName] = set()
         """Objects with a put after nextC."""
         self._capacity = capacity
-        self._dropped: list[SortedDict[ObjectName, VersionList]] = []
+        self._dropped: list[SortedDict[ObjectName, VersionList] | set[ObjectName]] = []
 
     def __len__(self) -> int:
         return len(self.lists)
@@ -179,15 +179,16 @@ class PythonObjectTable:
 
     def clear(self) -> None:
         self.elements = self.bytes = 0
-        self._dropped.append(self.lists)
+        self._dropped += [self.lists, self.following]
         self.lists = SortedDict()
         self.following = set()
 
     def release(self, limit: int) -> bool:
         while self._dropped:
             dropped = self._dropped[-1]
+            take = dropped.pop if isinstance(dropped, set) else dropped.popitem
             for _ in range(min(limit, len(dropped))):
-                dropped.popitem()
+                take()
                 limit -= 1
             if dropped:
                 return True

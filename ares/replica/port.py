@@ -139,7 +139,7 @@ class ObjectTable(Protocol):
         """
 
     def release(self, limit: int) -> bool:
-        """Free ``limit`` dropped Lists; return whether more are left."""
+        """Free ``limit`` dropped Lists and marks; return whether more are left."""
 
     # -- a start -----------------------------------------------------------------------------------
 

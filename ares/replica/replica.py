@@ -109,8 +109,11 @@ class ReplicaParts(Struct, frozen=True):
 
 USUAL_PARTS = ReplicaParts()
 
-RELEASED_AT_ONCE = 1000
-"""Lists of a collected configuration whose memory is freed at a time."""
+RELEASED_AT_ONCE, RELEASE_STEPS = 1000, 10
+"""Lists of collected configurations whose memory is freed at a time, and looks at a configuration.
+
+A look frees the same part of the Lists; hence thousands of small configurations take many times.
+"""
 
 
 Homeless = PutData | TagsTrimmed | NamesDropped | memoryview
@@ -140,8 +143,8 @@ class Replica:
         self.journaled = journaled
         self.account = JournalUsage()
         self.ahead = AheadCopies(parts.clock)
-        self.has_dropped = False
-        """A collected configuration may have memory to be freed (:meth:`release`)."""
+        self._releasing: dict[ConfigurationId, ConfigurationState] = {}
+        """The collected configurations which may have memory to be freed."""
         self._cluster = initial.cluster_id
         self._parts = parts
         self._hosted: dict[ConfigurationId, ConfigurationState] = {}
@@ -365,7 +368,8 @@ class Replica:
 
     def _collect(self, hosting: ConfigurationState, request: CollectConfig) -> Reply:
         reply = hosting.collect(request)
-        self.has_dropped |= hosting.collected
+        if hosting.collected:
+            self._releasing[hosting.configuration.id] = hosting
         return reply
 
     def _note_final(self, configuration: Configuration) -> None:
@@ -463,7 +467,7 @@ class Replica:
             ) from error
         if fact.collected and not hosting.collected:
             hosting.let_go()
-            self.has_dropped = True
+            self._releasing[hosting.configuration.id] = hosting
         if fact.finalized:
             hosting.mark_finalized()
         if hosting.is_recorded_by(fact):
@@ -546,13 +550,19 @@ class Replica:
         for hosting in self._hosted.values():
             hosting.drop_records.give_back(place)
 
+    @property
+    def has_dropped(self) -> bool:
+        """Return whether collected configurations may have memory to be freed."""
+        return bool(self._releasing)
+
     def release(self) -> bool:
         """Free some memory of collected configurations; return whether more is to be freed."""
-        self.has_dropped = any(
-            hosting.objects.release(RELEASED_AT_ONCE)
-            for hosting in self._hosted.values()
-            if hosting.collected
-        )
+        for _ in range(RELEASE_STEPS):
+            if not self._releasing:
+                return False
+            id, hosting = next(iter(self._releasing.items()))
+            if not hosting.release(RELEASED_AT_ONCE // RELEASE_STEPS):
+                del self._releasing[id]
         return self.has_dropped
 
     # -- elements that rotted ----------------------------------------------------------------------

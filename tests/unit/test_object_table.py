@@ -349,6 +349,14 @@ def test_a_dropped_tag_of_a_journal_moves_only_forward(new_table):
 # -- the end of a configuration --------------------------------------------------------------------
 
 
+def test_marks_of_the_python_table_are_given_back_in_portions():
+    table = PythonObjectTable(1)
+    for number in range(2500):
+        table.put(f"{number}", Tag(1, 1), element(), follows=True)
+    table.clear()
+    assert [table.release(1000) for _ in range(6)] == [True] * 4 + [False] * 2
+
+
 def test_a_cleared_table_is_empty_and_gives_its_memory_back_in_portions(new_table):
     table = filled(new_table(1, None), [f"{number}" for number in range(2500)])
     table.put("0", Tag(2, 1), element(), follows=True)

@@ -29,8 +29,9 @@ from ares.model.messages import (
     Refused,
 )
 from ares.model.tag import Tag
+from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import ConfigurationRecord
-from ares.replica.replica import RELEASED_AT_ONCE, Replica
+from ares.replica.replica import RELEASE_STEPS, RELEASED_AT_ONCE, Replica
 from ares.server.storage_process import ServingParts, run_server
 from ares.server.storage_server import ServerParts, StorageServer, memory_bytes
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
@@ -127,6 +128,40 @@ async def test_the_memory_of_a_collected_configuration_is_freed_in_portions(jour
         turns += 1
     assert turns >= 3
     assert not objects.release(1)
+
+
+async def test_a_turn_frees_few_of_many_small_collected_configurations():
+    """Each of them has fewer Lists than a turn frees."""
+    loop = asyncio.get_running_loop()
+    replica = Replica("s0", MEMBERS[0].identity, INITIAL, True, replica_parts())
+    there = StorageServer(replica, MemoryJournal(Kept(), loop.call_soon))
+    small = [INITIAL.at(f"domain {number}", 1, INITIAL.id) for number in range(500)]
+    for configuration in small:
+        there.handle("a client", [Introduce(1, configuration)])
+        objects = replica.hosted[configuration.id].objects
+        for name in ("a", "b"):
+            objects.put(name, Tag(1, 1), Element(0, 1, 0, (b"x",)))
+    tables = [replica.hosted[each.id].objects for each in small]
+    for configuration in small:
+        after = Successor(configuration.at(configuration.domain, 2, INITIAL.id), Status.FINALIZED)
+        there.handle("a client", [CollectConfig(1, configuration.id, after)])
+    turns = 0
+    while replica.has_dropped:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= len(small) / RELEASE_STEPS
+    assert not any(table.release(1) for table in tables)
+
+
+async def test_the_names_left_behind_are_freed_in_portions():
+    state = ConfigurationState(INITIAL, 0)
+    for number in range(25):
+        state._left[f"{number}"] = None
+    after = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.FINALIZED)
+    for _ in range(2):  # a repetition changes nothing
+        state.collect(CollectConfig(1, INITIAL.id, after))
+        assert not state._left
+    assert [state.release(10) for _ in range(4)] == [True, True, False, False]
 
 
 async def test_the_memory_of_an_earlier_collection_is_freed_without_a_request():
