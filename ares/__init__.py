@@ -11,7 +11,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ares.bucket.bucket_requests import SessionEnded
     from ares.client.blocking import connect_blocking
+    from ares.client.buckets.bucket_errors import (
+        BucketExists,
+        BucketNotEmpty,
+        BucketNotFound,
+        BucketsExist,
+        BucketsMissing,
+        ChangeRefused,
+        ChangeUncertain,
+        ChunkLost,
+        IndexStopped,
+        PreconditionFailed,
+    )
+    from ares.client.buckets.bucket_objects import Bucket
+    from ares.client.buckets.bucket_values import BucketInfo, CommonPrefix, ObjectInfo
+    from ares.client.buckets.found_object import FoundObject
     from ares.client.connect import connect
     from ares.client.file import File, FileStat, FileWriter
     from ares.client.shared_log import Log, LogStat
@@ -51,6 +67,17 @@ __all__ = [
     "AresError",
     "BadInput",
     "BadMessage",
+    "Bucket",
+    "BucketExists",
+    "BucketInfo",
+    "BucketNotEmpty",
+    "BucketNotFound",
+    "BucketsExist",
+    "BucketsMissing",
+    "ChangeRefused",
+    "ChangeUncertain",
+    "ChunkLost",
+    "CommonPrefix",
     "Configuration",
     "ConfigurationRefused",
     "Conflict",
@@ -61,6 +88,8 @@ __all__ = [
     "FileChanged",
     "FileStat",
     "FileWriter",
+    "FoundObject",
+    "IndexStopped",
     "LeftBehind",
     "Log",
     "LogSealed",
@@ -68,9 +97,12 @@ __all__ = [
     "MirrorTooOld",
     "NotAuthorized",
     "NotWritten",
+    "ObjectInfo",
     "ObjectNotFound",
     "ObjectsStuck",
     "PositionTaken",
+    "PreconditionFailed",
+    "SessionEnded",
     "Sizes",
     "StaleValue",
     "Tag",
@@ -85,15 +117,31 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "Bucket": "client.buckets.bucket_objects",
+    "BucketExists": "client.buckets.bucket_errors",
+    "BucketInfo": "client.buckets.bucket_values",
+    "BucketNotEmpty": "client.buckets.bucket_errors",
+    "BucketNotFound": "client.buckets.bucket_errors",
+    "BucketsExist": "client.buckets.bucket_errors",
+    "BucketsMissing": "client.buckets.bucket_errors",
+    "ChangeRefused": "client.buckets.bucket_errors",
+    "ChangeUncertain": "client.buckets.bucket_errors",
+    "ChunkLost": "client.buckets.bucket_errors",
+    "CommonPrefix": "client.buckets.bucket_values",
     "Configuration": "model.configuration",
     "Conflict": "fragment.report",
     "File": "client.file",
     "FileStat": "client.file",
     "FileWriter": "client.file",
+    "FoundObject": "client.buckets.found_object",
+    "IndexStopped": "client.buckets.bucket_errors",
     "LeftBehind": "model.errors",
     "Log": "client.shared_log",
     "LogStat": "client.shared_log",
+    "ObjectInfo": "client.buckets.bucket_values",
     "ObjectsStuck": "model.errors",
+    "PreconditionFailed": "client.buckets.bucket_errors",
+    "SessionEnded": "bucket.bucket_requests",
     "Sizes": "fragment.divide",
     "StaleValue": "client.stale_reads",
     "Tag": "model.tag",

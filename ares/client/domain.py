@@ -144,12 +144,15 @@ class ObjectDomain(Domain):
         *,
         progress: Callable[[Any], None] | None = None,
         timeout_s: float | None = None,
+        size: int = 0,
     ) -> Result:
         """Run an operation on this client's view of the domain.
 
-        ``timeout_s`` bounds a standstill.
+        ``timeout_s`` bounds a standstill. ``size``: bytes that the operation needs room for.
         """
-        return await self._run(make(self._view), f"{what} of {self.name!r}", progress, timeout_s)
+        return await self._run(
+            make(self._view), f"{what} of {self.name!r}", progress, timeout_s, size=size
+        )
 
     async def run_on_blocks(
         self,

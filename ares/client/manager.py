@@ -9,7 +9,17 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from ares.client.domain_directory import DomainDirectory, checked_domain, entry_of, refuse_mirror
+from ares.client.buckets.bucket_domains import make_bucket_domains
+from ares.client.buckets.bucket_errors import BucketExists
+from ares.client.buckets.bucket_objects import Bucket
+from ares.client.buckets.buckets import Buckets
+from ares.client.domain_directory import (
+    ClientParts,
+    DomainDirectory,
+    checked_domain,
+    entry_of,
+    refuse_mirror,
+)
 from ares.client.file import File
 from ares.client.mirrors import Mirror, fit_for_mirrors, newest_life, remove, states
 from ares.client.shared_log import Log
@@ -51,11 +61,20 @@ class ClusterStatus(Struct, frozen=True):
 class Manager(DomainDirectory):
     """A client of a cluster. Use as ``async with``; see :func:`ares.connect`."""
 
+    def __init__(self, parts: ClientParts) -> None:
+        super().__init__(parts)
+        self._buckets = Buckets(self)
+
     async def __aenter__(self) -> "Manager":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def close(self) -> None:
+        """End all operations, the session with the buckets, and every connection."""
+        await self._buckets.close()
+        await super().close()
 
     def file(
         self,
@@ -95,6 +114,50 @@ class Manager(DomainDirectory):
             store = await self.domain(entry.removeprefix(DIRECTORY_PREFIX), timeout_s=timeout_s)
             names.extend(await store.files(timeout_s=timeout_s))
         return names
+
+    # -- buckets -----------------------------------------------------------------------------------
+
+    async def create_bucket_domains(
+        self, blobs: Configuration | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, Configuration]:
+        """Make the domains for buckets, once for a cluster, and return their configurations.
+
+        ``blobs``: of the objects' data, ABD or EC (default: as of `default`). Domains that an
+        interrupted call left out are made. Raises :class:`ares.BucketsExist` if all are there.
+        """
+        wished = blobs or await self.current(timeout_s=timeout_s)
+        return await make_bucket_domains(self, wished, timeout_s)
+
+    async def bucket(
+        self, name: str, create: bool = False, *, timeout_s: float | None = None
+    ) -> Bucket:
+        """Open the bucket ``name``. With ``create`` it is made if it is absent.
+
+        Raises :class:`ares.BucketNotFound`, and :class:`ares.BucketsMissing` without the domains
+        for buckets.
+        """
+        limit = self._timeout(timeout_s)
+        if create:
+            with contextlib.suppress(BucketExists):
+                await self._buckets.create(name, limit)
+        else:
+            await self._buckets.info(name, limit)
+        return Bucket(name, self._buckets, self._timeout_s)
+
+    async def create_bucket(self, name: str, *, timeout_s: float | None = None) -> Bucket:
+        """Make the bucket ``name``. Raises :class:`ares.BucketExists`: one creator wins."""
+        await self._buckets.create(name, self._timeout(timeout_s))
+        return Bucket(name, self._buckets, self._timeout_s)
+
+    async def delete_bucket(self, name: str, *, timeout_s: float | None = None) -> None:
+        """Delete a bucket without objects. Raises :class:`ares.BucketNotEmpty`."""
+        await self._buckets.delete(name, self._timeout(timeout_s))
+
+    async def buckets(self, *, timeout_s: float | None = None) -> list[str]:
+        """Return the names of all buckets, in order."""
+        return await self._buckets.names(self._timeout(timeout_s))
+
+    # -- mirrors and sites -------------------------------------------------------------------------
 
     async def read_stale(
         self,

@@ -526,6 +526,8 @@ BEGINNERS = {"create_task", "ensure_future", "call_later", "call_at"}
 UNSUPERVISED = {
     "ares.cli.demo.": "its own traffic, awaited before the demo ends",
     "ares.cli.observe.top_command.create_task": "awaited at once, beside the screen's end",
+    "ares.client.buckets.blob_store.ensure_future": "chunks under way, awaited by the put",
+    "ares.client.buckets.found_object.ensure_future": "chunks ahead, awaited by the reader",
     "ares.client.file.create_task": "blocks under way, awaited by the call that sends them",
     "ares.client.runner.call_": "one timer for each tick and pause, whose step is supervised",
     "ares.client.shared_log.ensure_future": "the next piece, awaited by the iterator",

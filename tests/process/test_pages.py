@@ -60,7 +60,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_reference_run(tmp_path: Path) -> None:
-    assert len(REFERENCE) == 6
+    assert len(REFERENCE) == 7
     assert "survives 1 crash" in run(reference(), tmp_path)
 
 

@@ -1,0 +1,1 @@
+"""Buckets as users hold them: the index of this process, the blobs, and the objects."""

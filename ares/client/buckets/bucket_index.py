@@ -1,0 +1,349 @@
+"""The index of the buckets in this process: a session, and a fold which follows the log.
+
+A :class:`BucketIndex` is a life of both. The life ends when the session was ended, when the fold or
+a background task failed, or when the client is closed. Every waiting call and every later call
+raises the reason, and the client opens another life.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import suppress
+from itertools import count
+from time import time
+from typing import Any, TypeVar
+
+from ares.bucket.bucket_requests import SessionEnded
+from ares.bucket.bucket_session import OPEN_COMMAND, BucketSession
+from ares.bucket.bucket_state import BucketState
+from ares.bucket.command_results import CommandResult
+from ares.bucket.commands import (
+    Beat,
+    ChangingOperation,
+    Command,
+    EndSession,
+    UpkeepOperation,
+    decode_command,
+    encode_command,
+)
+from ares.bucket.fold import AppliedCommand, BucketFold
+from ares.client.buckets.bucket_errors import ChangeUncertain, IndexStopped
+from ares.client.shared_log import Log
+from ares.model.errors import AppendUncertain, AresError, BadInput, LogSealed, Unavailable
+from ares.model.identity import ObjectName
+from ares.platform import tasks
+
+FOLLOW_AGAIN_S = 0.2
+"""Pause before the log is followed again after too few servers answered."""
+
+APPEND_AGAIN_S = 0.05
+"""Pause before a command with an uncertain append is appended again."""
+
+FOLDED_AT_ONCE = 256
+"""Entries applied in a turn of the event loop."""
+
+END_SESSION_S = 1.0
+"""Longest wait for the end of the own session when the client is closed."""
+
+Result = TypeVar("Result")
+CommandName = tuple[int, int]
+"""The session and the number of a command."""
+
+
+def now_ms() -> int:
+    """Return the time of this machine's clock, which the index shows to people."""
+    return int(time() * 1000)
+
+
+class BucketIndex:
+    """A life of the index. ``failure``: the reason of the end, or None during the life.
+
+    ``fold`` may be an earlier life's. ``unnamed``: own chunks which no command in the log names or
+    will name. ``timeout_s`` of the methods bounds a standstill.
+    """
+
+    def __init__(self, log: Log, fold: BucketFold) -> None:
+        self.fold = fold
+        self.session = BucketSession(fold)
+        self.failure: AresError | None = None
+        self.unnamed: deque[list[ObjectName]] = deque()
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._results: dict[CommandName, asyncio.Future[CommandResult]] = {}
+        self._awaited: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._turns = count()
+        self._looks: list[asyncio.Future[int]] = []
+        self._asked: list[asyncio.Future[int]] = []
+        self._looking = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def state(self) -> BucketState:
+        return self.fold.state
+
+    async def open(self, timeout_s: float) -> None:
+        """Open the session. Reads and checks begin after the OpenSession is folded."""
+        self.begin(self._follow(), "follower of the index of buckets")
+        opening = encode_command(OPEN_COMMAND)
+        while self.session.number is None:
+            self.check()
+            try:
+                self.session.number = await self._log.append(opening, timeout_s=timeout_s)
+            except AppendUncertain:  # a session that nobody uses is ended for its silence
+                await asyncio.sleep(APPEND_AGAIN_S)
+        await self.reach(self.session.number + 1, timeout_s)
+        if not self.session.is_live:
+            sessions = len(self.state.sessions)
+            self.fail(IndexStopped(f"no session was given to it, beside {sessions} others"))
+        self.check()
+
+    async def close(self) -> None:
+        """End the session: processes need not wait for the end of its silence."""
+        session = self.session
+        if self.failure is None and session.is_live:
+            assert session.number is not None, "a live session has a number"
+            last = self.state.sessions[session.number].last
+            ending = session.upkeep(EndSession(session.number, last), now_ms())
+            with suppress(AresError):  # without this command silence ends it
+                await self._log.append(encode_command(ending), timeout_s=END_SESSION_S)
+        self.fail(IndexStopped("the client was closed"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- the end of this life ----------------------------------------------------------------------
+
+    def fail(self, failure: AresError) -> None:
+        """End this life: every waiting call raises ``failure``."""
+        if self.failure is not None:
+            return
+        self.failure = failure
+        waiting: list[asyncio.Future[Any]] = [
+            *self._results.values(), *(each[2] for each in self._awaited),
+            *self._looks, *self._asked,
+        ]  # fmt: skip
+        self._results, self._awaited, self._looks, self._asked = {}, [], [], []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(failure)
+                future.exception()  # a waiter may be gone
+        for task in self._tasks:
+            task.cancel()
+
+    def check(self) -> None:
+        """Raise the reason if this life has ended."""
+        if self.failure is not None:
+            raise self.failure
+
+    def check_live(self) -> None:
+        """Raise the reason, or :class:`SessionEnded`, unless the session is live."""
+        self.check()
+        if not self.session.is_live:
+            self.fail(SessionEnded(_ENDED))
+            self.check()
+
+    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Begin background work. An exception or a cancellation of the work ends this life."""
+
+        async def kept() -> None:
+            try:
+                await work
+            except AresError as error:
+                self.fail(error)
+
+        task = tasks.begin(kept(), name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            self.fail(IndexStopped(f"the {task.get_name()} was cancelled"))
+        elif (error := task.exception()) is not None:
+            self.fail(IndexStopped(f"the {task.get_name()} failed ({error!r})"))
+
+    # -- the log -----------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async for position, entry in self._log.follow(self.state.position):
+                    self._apply(position, entry)
+                    if position % FOLDED_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+            except (Unavailable, LogSealed):
+                await asyncio.sleep(FOLLOW_AGAIN_S)
+
+    def _apply(self, position: int, entry: bytes) -> None:
+        assert position == self.state.position, "a follower skips no entry"
+        try:
+            applied = self.fold.apply(entry)
+        except Exception as error:
+            unforeseen = IndexStopped(f"an entry failed ({error!r})")
+            self.fail(error if isinstance(error, AresError) else unforeseen)
+            raise
+        if applied is not None:
+            waiting = self._results.pop((applied.session, applied.number), None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(applied.result)
+            self._judge(applied)
+        while self._awaited and self._awaited[0][0] <= position + 1:
+            reached = heapq.heappop(self._awaited)[2]
+            if not reached.done():
+                reached.set_result(None)
+
+    def _judge(self, applied: AppliedCommand) -> None:
+        """End this life if the session was ended, or if another process has different rows.
+
+        Of two processes with different rows at least one is wrong, and both fold the log again.
+        Beats from before this life do not count, because a wrong beat would stay in the log.
+        """
+        operation, session = applied.operation, self.session
+        if isinstance(operation, EndSession) and session.has_ended:
+            self.fail(SessionEnded(_ENDED))
+        elif isinstance(operation, Beat) and applied.result.done and session.is_live:
+            digest = self.fold.digest_at(operation.position)
+            if digest is not None and digest != int.from_bytes(operation.digest):
+                self.fail(
+                    IndexStopped(
+                        f"its rows at position {operation.position} differ from those of session "
+                        f"{applied.session}"
+                    )
+                )
+
+    async def reach(self, position: int, timeout_s: float) -> None:
+        """Wait until the index has all entries below ``position``."""
+        self.check()
+        if self.state.position >= position:
+            return
+        reached: asyncio.Future[None] = self._loop.create_future()
+        heapq.heappush(self._awaited, (position, next(self._turns), reached))
+        while not reached.done():
+            before = self.state.position
+            await asyncio.wait((reached,), timeout=timeout_s)
+            if not reached.done() and self.state.position == before:
+                reached.cancel()
+                raise Unavailable(
+                    *(0, 0, {}),
+                    f"the index of the buckets has the log up to {before}, and waited for "
+                    f"{timeout_s:g} s for the entry before {position}",
+                )
+        await reached
+
+    async def verified(self, timeout_s: float) -> None:
+        """Wait until the index is at a tail of the log, asked for after the begin of this call.
+
+        Waiting calls share a look at the tail.
+        """
+        self.check_live()
+        look: asyncio.Future[int] = self._loop.create_future()
+        self._looks.append(look)
+        if not self._looking:
+            self._looking = True
+            self.begin(self._look(), "look at the tail of the buckets' log")
+        await asyncio.wait((look,), timeout=timeout_s)
+        if not look.done():
+            look.cancel()
+            raise Unavailable(0, 0, {}, f"the buckets' log told no tail for {timeout_s:g} s")
+        await self.reach(await look, timeout_s)
+        self.check_live()
+
+    async def _look(self) -> None:
+        """Ask for the tail as long as calls wait."""
+        try:
+            while self._looks:
+                self._asked, self._looks = self._looks, []
+                try:
+                    tail, error = await self._log.tail(), None
+                except AresError as failed:
+                    tail, error = 0, failed
+                for look in self._asked:
+                    if look.done():
+                        continue
+                    if error is None:
+                        look.set_result(tail)
+                    else:
+                        look.set_exception(error)
+        finally:
+            self._looking = False
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    async def commit(
+        self, operation: ChangingOperation, invocation: bytes, timeout_s: float
+    ) -> CommandResult:
+        """Return the fold's result of a new command, at the command's position.
+
+        Raises :class:`ChangeUncertain` if the command is in the log, or may come into the log
+        before this session's next beat, which settles the command.
+        """
+        session = self.session
+        number = session.take_number()
+        try:
+            command = session.command(number, operation, now_ms(), invocation)
+            return await self._result(command, timeout_s)
+        finally:
+            session.settle(number)
+
+    async def keep_up(self, operation: UpkeepOperation, timeout_s: float) -> CommandResult:
+        """Return the result of a command whose repetition changes nothing."""
+        return await self._result(self.session.upkeep(operation, now_ms()), timeout_s)
+
+    def give(self, command: Command) -> None:
+        """Append a command, and await no result."""
+        appended = self._log.append(encode_command(command))
+        appended.add_done_callback(_take_error)
+
+    async def _result(self, command: Command, timeout_s: float) -> CommandResult:
+        """Append a command, repeatedly if need be, until the fold shows the result."""
+        name, entry = (command.session, command.number), encode_command(command)
+        if decode_command(entry) is None:
+            raise BadInput(f"the index has no room for such a {type(command.operation).__name__}")
+        self.check_live()
+        result: asyncio.Future[CommandResult] = self._loop.create_future()
+        self._results[name] = result
+        deadline, uncertain = self._loop.time() + timeout_s, False
+        try:
+            while not result.done():
+                left_s = max(deadline - self._loop.time(), 0.001)
+                append = self._log.append(entry, timeout_s=left_s)
+                append.add_done_callback(_take_error)
+                await asyncio.wait((append, result), return_when=asyncio.FIRST_COMPLETED)
+                if not append.done():
+                    break
+                if (error := append.exception()) is None:
+                    await self._folded(append.result(), result, timeout_s)
+                elif not isinstance(error, AppendUncertain):
+                    if not uncertain:
+                        raise error
+                else:
+                    uncertain = True
+                if not result.done():
+                    if self._loop.time() >= deadline:
+                        raise ChangeUncertain("the log did not answer in time")
+                    await asyncio.sleep(APPEND_AGAIN_S)
+            return await result
+        finally:
+            self._results.pop(name, None)
+
+    async def _folded(
+        self, position: int, result: asyncio.Future[CommandResult], timeout_s: float
+    ) -> None:
+        """Wait until an appended command is folded."""
+        try:
+            await self.reach(position + 1, timeout_s)
+        except Unavailable as late:
+            raise ChangeUncertain(late.story) from late
+        assert result.done(), "the fold tells the result of each command"
+
+
+def _take_error(appended: "asyncio.Future[int]") -> None:
+    """Retrieve the error of an append without a waiter."""
+    if not appended.cancelled():
+        appended.exception()
+
+
+_ENDED = (
+    "the session of this process with the buckets was ended, for other processes heard nothing of "
+    "it for 15 seconds. A change under way was not made, and nothing acknowledged is lost: try "
+    "again, which opens another session"
+)

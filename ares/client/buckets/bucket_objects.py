@@ -1,0 +1,349 @@
+"""The objects of a bucket, as users hold them."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from msgspec.structs import replace
+
+from ares.bucket.bucket_listing import PAGE_RESULTS_MAX, ListRequest, list_objects
+from ares.bucket.command_results import CommandOutcome
+from ares.bucket.commands import (
+    Conditions,
+    CopyObject,
+    CopySource,
+    DeleteObject,
+    ObjectBatch,
+    PutObject,
+)
+from ares.bucket.index_records import ObjectEntry
+from ares.client.buckets.bucket_body import Body, ByteSource
+from ares.client.buckets.bucket_errors import BucketNotFound, KeyNotFound, PreconditionFailed
+from ares.client.buckets.bucket_index import BucketIndex
+from ares.client.buckets.bucket_values import (
+    CONTENT_TYPE,
+    BucketInfo,
+    CommonPrefix,
+    ObjectInfo,
+    checked_bucket,
+    checked_object_key,
+    checked_text,
+    encode_metadata,
+    info_of,
+    info_of_listed,
+    info_of_result,
+    parsed_version,
+)
+from ares.client.buckets.buckets import Buckets
+from ares.client.buckets.found_object import FoundObject, ObjectReading
+from ares.client.buckets.index_changes import ChangeAnswer, ObjectPut, check_outcome
+from ares.client.domain import checked_timeout
+from ares.client.runner import unreported
+from ares.model.errors import BadInput
+from ares.model.numbers import is_whole, shown_number
+
+
+class Bucket:
+    """A bucket of objects, with conditional changes (docs/api-buckets.md).
+
+    Each change has a place in the order of all changes, and the condition is judged at this place:
+    of rivals with ``if_absent`` exactly one wins. Reads and listings have every change answered
+    before they began. ``timeout_s`` (default: the cluster file's) bounds each standstill of a call.
+
+    All methods raise :class:`ares.BucketNotFound`, :class:`ares.Unavailable` when too few servers
+    answer in time, and :class:`ares.BadInput` before a message is sent. A change without
+    an answer in time raises :class:`ares.ChangeUncertain`: the change may have been made, as may a
+    cancelled change.
+    """
+
+    def __init__(self, name: str, buckets: Buckets, timeout_s: float) -> None:
+        self.name = name
+        self._buckets = buckets
+        self._timeout_s = timeout_s
+
+    def __repr__(self) -> str:
+        return f"<bucket {self.name!r}>"
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    async def put(  # noqa: PLR0913  # public interface
+        self,
+        key: str,
+        data: ByteSource,
+        *,
+        if_absent: bool = False,
+        if_version: str | None = None,
+        if_etag: str | None = None,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        progress: Callable[[int], None] | None = None,
+        timeout_s: float | None = None,
+    ) -> ObjectInfo:
+        """Store ``data`` as a new version of the object ``key``, and return the version.
+
+        ``data``: bytes; text or a path, which name a local file; an open file; or an iterable or
+        asynchronous iterable of bytes. Four chunks of 8 MiB are under way at a time. Conditions:
+        the object is absent, or the newest version has the given name or etag; else
+        :class:`ares.PreconditionFailed`. ``metadata``: text by name, 8 KiB at most. ``progress`` is
+        called with the bytes stored so far; data of up to 3 KiB is kept in the index at once.
+        Raises :class:`ares.SessionEnded` if a stream, which cannot be read again, was interrupted.
+        """
+        conditions = conditions_of(if_absent, if_version, if_etag)
+        told = dict(metadata or {})
+        if content_type is not None:
+            told[CONTENT_TYPE] = content_type
+        encoded, limit = encode_metadata(told), self._timeout(timeout_s)
+        operation = PutObject(
+            self.name, checked_object_key(key), b"", "", conditions, metadata=encoded
+        )
+        body = Body(data)
+        await self._buckets.index(limit)
+        put = ObjectPut(operation, body, self._buckets.blobs, progress or unreported)
+        answer = await self._buckets.changed(put.attempt, limit, body.repeatable)
+        self._check(answer, key, conditions)
+        return info_of_result(key, answer.result, told, answer.index.state.position)
+
+    async def delete(
+        self,
+        key: str,
+        *,
+        if_version: str | None = None,
+        if_etag: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Delete an object. Raises :class:`ares.ObjectNotFound` for an absent object.
+
+        Raises :class:`ares.PreconditionFailed` if a condition does not hold.
+        """
+        conditions = conditions_of(False, if_version, if_etag)
+        operation = DeleteObject(self.name, checked_object_key(key), conditions=conditions)
+        answer = await self._buckets.give(operation, self._timeout(timeout_s))
+        self._check(answer, key, conditions)
+        if answer.result.version is None:
+            raise KeyNotFound(key, self.name)
+
+    async def copy(  # noqa: PLR0913  # public interface
+        self,
+        key: str,
+        target: str,
+        *,
+        bucket: "str | Bucket | None" = None,
+        version: str | None = None,
+        if_absent: bool = False,
+        if_version: str | None = None,
+        if_etag: str | None = None,
+        timeout_s: float | None = None,
+    ) -> ObjectInfo:
+        """Copy an object to the key ``target``, in this bucket or in ``bucket``; no bytes move.
+
+        ``version``: copy this version, or fail. The conditions are about the target, as of
+        :meth:`put`. Raises :class:`ares.ObjectNotFound` without the source.
+        """
+        to = self._target(bucket)
+        conditions = conditions_of(if_absent, if_version, if_etag)
+        source = self._source(key, version)
+        operation = CopyObject(to.name, checked_object_key(target), source, conditions)
+        answer = await self._buckets.give(operation, self._timeout(timeout_s))
+        if answer.result.outcome is CommandOutcome.NO_SUCH_SOURCE:
+            raise KeyNotFound(key, self.name)
+        to._check(answer, target, conditions)
+        return to._told(answer, target)
+
+    async def move(
+        self,
+        key: str,
+        target: str,
+        *,
+        bucket: "str | Bucket | None" = None,
+        if_absent: bool = False,
+        timeout_s: float | None = None,
+    ) -> ObjectInfo:
+        """Move an object to the key ``target``, in this bucket or in ``bucket``; no bytes move.
+
+        Every reader sees the object under exactly one key. Raises the errors of :meth:`copy`.
+        """
+        to = self._target(bucket)
+        if (to.name, target) == (self.name, key):
+            raise BadInput(f"an object is not moved onto itself: {key!r}; nothing was changed")
+        conditions = conditions_of(if_absent, None, None)
+        copy = CopyObject(to.name, checked_object_key(target), self._source(key, None), conditions)
+        batch = ObjectBatch((copy, DeleteObject(self.name, key)), atomic=True)
+        answer = await self._buckets.give(batch, self._timeout(timeout_s))
+        first = answer.result.items[0] if answer.result.items else answer.result
+        if first.outcome is CommandOutcome.NO_SUCH_SOURCE:
+            raise KeyNotFound(key, self.name)
+        moved = replace(answer, result=first)
+        to._check(moved, target, conditions)
+        if answer.result.outcome is not CommandOutcome.DONE:
+            self._check(replace(answer, result=answer.result.items[1]), key, conditions)
+        return to._told(moved, target)
+
+    # -- reads -------------------------------------------------------------------------------------
+
+    async def get(
+        self,
+        key: str,
+        *,
+        version: str | None = None,
+        start: int = 0,
+        length: int | None = None,
+        timeout_s: float | None = None,
+    ) -> FoundObject:
+        """Find an object, and begin to read the object, or ``length`` bytes from ``start`` on.
+
+        A negative ``start`` counts from the end. Raises :class:`ares.ObjectNotFound`. The data
+        comes from the returned object: ``await found.read()``, or ``async for chunk in found``.
+        """
+        checked_object_key(key)
+        check_range(start, length)
+        limit = self._timeout(timeout_s)
+
+        async def find(index: BucketIndex, _: bool) -> FoundObject:
+            reading = ObjectReading(index, self._buckets.blobs, limit)
+            try:
+                return await self._found_object(reading, key, version, start, length)
+            except BaseException:
+                reading.close()
+                raise
+
+        return await self._buckets.in_session(find, limit)
+
+    async def _found_object(
+        self, reading: ObjectReading, key: str, version: str | None, start: int, length: int | None
+    ) -> FoundObject:
+        """Look at the tail; begin to read by the present entry at the same time."""
+        index = reading.index
+        ahead = self._entry(index, key, version)
+        if ahead is not None:
+            reading.begin(ahead, *byte_range(ahead.size, start, length))
+        await index.verified(reading.timeout_s)
+        entry = self._present(index, key, self._entry(index, key, version))
+        first, count = byte_range(entry.size, start, length)
+        if first > entry.size:
+            raise BadInput(f"the range begins at {first}, behind the {entry.size} bytes of {key!r}")
+        if ahead is None or entry.version != ahead.version:
+            reading.renew()
+            reading.begin(entry, first, count)
+        return FoundObject(self.name, info_of(key, entry, index.state.position), count, reading)
+
+    async def stat(
+        self, key: str, *, version: str | None = None, timeout_s: float | None = None
+    ) -> ObjectInfo:
+        """Return version, size, etag and metadata. Raises :class:`ares.ObjectNotFound`."""
+        index = await self._buckets.verified(self._timeout(timeout_s))
+        found = self._present(index, key, self._entry(index, checked_object_key(key), version))
+        return info_of(key, found, index.state.position)
+
+    async def list(
+        self,
+        prefix: str = "",
+        *,
+        delimiter: str = "",
+        after: str = "",
+        limit: int | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[ObjectInfo | CommonPrefix]:
+        """Yield the objects whose keys begin with ``prefix``, in the order of their bytes.
+
+        ``delimiter``: keys with a delimiter behind the prefix are listed together, as a
+        :class:`ares.CommonPrefix` up to the delimiter. ``after``: begin behind this key, or behind
+        this common prefix. ``limit``: the most results. Each page of a thousand results is exact at
+        a position, and has every change answered before the page.
+        """
+        left = checked_limit(limit)
+        for text in (prefix, delimiter, after):
+            checked_text(text)
+        behind = bool(delimiter) and after.endswith(delimiter) and len(after) > len(prefix)
+        following: ListRequest | None = ListRequest(self.name, prefix, delimiter, after, behind)
+        while following is not None and left > 0:
+            index = await self._buckets.verified(self._timeout(timeout_s))
+            if index.state.bucket(self.name) is None:
+                raise BucketNotFound(self.name)
+            page = list_objects(index.state, following._replace(limit=min(left, PAGE_RESULTS_MAX)))
+            position, following = index.state.position, page.following
+            left -= len(page.results)
+            for listed in page.results:
+                yield info_of_listed(listed, position)
+
+    async def info(self, *, timeout_s: float | None = None) -> BucketInfo:
+        """Return the exact number of objects and of their bytes."""
+        return await self._buckets.info(self.name, self._timeout(timeout_s))
+
+    # -- parts of these ----------------------------------------------------------------------------
+
+    def _timeout(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else checked_timeout(timeout_s)
+
+    def _entry(self, index: BucketIndex, key: str, version: str | None) -> ObjectEntry | None:
+        """Return the newest or the given version; None for an absent object."""
+        wanted = None if version is None else parsed_version(version)
+        entry = index.state.chosen(self.name, key, wanted, False)
+        return None if entry is None or entry.marker else entry
+
+    def _present(self, index: BucketIndex, key: str, entry: ObjectEntry | None) -> ObjectEntry:
+        if entry is not None:
+            return entry
+        if index.state.bucket(self.name) is None:
+            raise BucketNotFound(self.name)
+        raise KeyNotFound(key, self.name)
+
+    def _source(self, key: str, version: str | None) -> CopySource:
+        wanted = None if version is None else parsed_version(version)
+        return CopySource(self.name, checked_object_key(key), wanted)
+
+    def _target(self, bucket: "str | Bucket | None") -> "Bucket":
+        if isinstance(bucket, Bucket):
+            return bucket
+        name = self.name if bucket is None else checked_bucket(bucket)
+        return Bucket(name, self._buckets, self._timeout_s)
+
+    def _check(self, answer: ChangeAnswer, key: str, conditions: Conditions) -> None:
+        """Raise the error for the outcome of a change of an object."""
+        outcome = answer.result.outcome
+        absent = outcome is CommandOutcome.NO_SUCH_KEY and conditions != Conditions()
+        if absent or outcome is CommandOutcome.CONDITION_FAILED:
+            index = answer.index
+            entry = None if absent else self._entry(index, key, None)
+            current = None if entry is None else info_of(key, entry, index.state.position)
+            raise PreconditionFailed(self.name, key, current)
+        check_outcome(answer, self.name, key)
+
+    def _told(self, answer: ChangeAnswer, key: str) -> ObjectInfo:
+        """Return the version made by a copy, with the metadata of the source."""
+        result, state = answer.result, answer.index.state
+        assert result.version is not None, "a copy makes a version"
+        entry = state.entry(self.name, key, result.version)
+        metadata = {} if entry is None else info_of(key, entry, state.position).metadata
+        return info_of_result(key, result, metadata, state.position)
+
+
+def conditions_of(absent: bool, version: str | None, etag: str | None) -> Conditions:
+    """Return the conditions of a change. Raises :class:`BadInput` if no object can fulfil them."""
+    if absent and (version, etag) != (None, None):
+        raise BadInput("an absent object has no version and no etag; nothing was sent")
+    etags = () if etag is None else (checked_text(etag),)
+    wanted = None if version is None else parsed_version(version)
+    return Conditions(absent=bool(absent), etags=etags, version=wanted)
+
+
+def check_range(start: int, length: int | None) -> None:
+    """Check a range of bytes. Raises :class:`BadInput`."""
+    if not is_whole(start) or not (length is None or (is_whole(length) and length >= 0)):
+        raise BadInput(
+            "a range has a first byte and a length, whole numbers, not "
+            f"{shown_number(start)}, {shown_number(length)}"
+        )
+
+
+def byte_range(size: int, start: int, length: int | None) -> tuple[int, int]:
+    """Return the first byte of a range of an object, and the number of bytes in the range."""
+    first = max(size + start, 0) if start < 0 else start
+    left = max(size - first, 0)
+    return first, left if length is None else min(length, left)
+
+
+def checked_limit(limit: int | None) -> int:
+    """Return the most results of a listing. Raises :class:`BadInput`."""
+    if limit is None:
+        return 2**63
+    if not is_whole(limit) or limit < 1:
+        raise BadInput(f"a limit is a whole number from 1 on, not {shown_number(limit)}")
+    return limit

@@ -1,0 +1,158 @@
+"""Values of buckets as users hold them: versions, objects, common prefixes."""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from ares.bucket.bucket_listing import ListedKey
+from ares.bucket.command_results import CommandResult
+from ares.bucket.index_records import (
+    BATCH_ITEMS_MAX,
+    BUCKET_NAME_PATTERN,
+    OBJECT_METADATA_BYTES_MAX,
+    ObjectEntry,
+    Version,
+)
+from ares.model.errors import BadInput
+from ares.model.identity import KEY_BYTES_MAX, fits
+from ares.model.numbers import POSITION_MAX
+
+CONTENT_TYPE = "content-type"
+"""Name of the metadata with the media type of an object."""
+
+_SHOWN_VERSION = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,3}))?")
+_encoder = msgspec.msgpack.Encoder(order="sorted")
+_decoder = msgspec.msgpack.Decoder(dict[str, str])
+
+
+class ObjectInfo(Struct, frozen=True):
+    """A version of an object. ``version``: a name used once, ever.
+
+    ``etag``: the MD5 of the content in hexadecimal digits. ``size``: in bytes. ``modified_ms``:
+    milliseconds since 1970, the largest time that any client gave until then. ``position``: the
+    position of the index in its log, at which this was found.
+    """
+
+    is_prefix: ClassVar[bool] = False
+
+    key: str
+    version: str
+    etag: str
+    size: int
+    modified_ms: int
+    metadata: Mapping[str, str]
+    position: int
+
+    @property
+    def content_type(self) -> str | None:
+        return self.metadata.get(CONTENT_TYPE)
+
+
+class CommonPrefix(Struct, frozen=True):
+    """A common beginning of keys in a listing, up to the delimiter."""
+
+    is_prefix: ClassVar[bool] = True
+
+    key: str
+
+
+class BucketInfo(Struct, frozen=True):
+    """A bucket and its exact counts. ``bytes``: of all objects. ``created_ms``: since 1970."""
+
+    name: str
+    objects: int
+    bytes: int
+    created_ms: int
+    position: int
+
+
+def info_of(key: str, entry: ObjectEntry, position: int) -> ObjectInfo:
+    return ObjectInfo(
+        *(key, shown_version(entry.version), entry.etag, entry.size, entry.ms),
+        decode_metadata(entry.metadata),
+        position,
+    )
+
+
+def info_of_result(
+    key: str, result: CommandResult, metadata: Mapping[str, str], position: int
+) -> ObjectInfo:
+    """Return the version that a command made."""
+    made = result.version
+    version = "" if made is None else shown_version(made)
+    return ObjectInfo(key, version, result.etag, result.size, result.ms, metadata, position)
+
+
+def info_of_listed(listed: ListedKey, position: int) -> ObjectInfo | CommonPrefix:
+    if listed.entry is None:
+        return CommonPrefix(listed.key)
+    return info_of(listed.key, listed.entry, position)
+
+
+def shown_version(version: Version) -> str:
+    return f"{version.position}.{version.index}" if version.index else f"{version.position}"
+
+
+def parsed_version(text: str) -> Version:
+    """Return the version named by ``text``. Raises :class:`BadInput`."""
+    found = _SHOWN_VERSION.fullmatch(text) if isinstance(text, str) else None
+    if found is None or int(found[1]) > POSITION_MAX or int(found[2] or 0) >= BATCH_ITEMS_MAX:
+        raise BadInput(
+            f"a version is a text such as '17', as put and stat return it, not {text!r}; nothing "
+            "was sent"
+        )
+    return Version(int(found[1]), int(found[2] or 0))
+
+
+def encode_metadata(metadata: Mapping[str, str]) -> bytes:
+    """Return the bytes of metadata. Raises :class:`BadInput`."""
+    try:
+        encoded = _encoder.encode(dict(metadata)) if metadata else b""
+        decode_metadata(encoded)
+    except (TypeError, ValueError, UnicodeEncodeError, msgspec.MsgspecError) as error:
+        raise BadInput(f"metadata maps text to text: {error}; nothing was sent") from error
+    if len(encoded) > OBJECT_METADATA_BYTES_MAX:
+        raise BadInput(
+            f"metadata has at most {OBJECT_METADATA_BYTES_MAX} bytes, not {len(encoded)}; nothing "
+            "was sent"
+        )
+    return encoded
+
+
+def decode_metadata(encoded: bytes) -> Mapping[str, str]:
+    return _decoder.decode(encoded) if encoded else {}
+
+
+def checked_bucket(name: str) -> str:
+    """Return the name of a bucket. Raises :class:`BadInput`."""
+    if not isinstance(name, str) or re.search(BUCKET_NAME_PATTERN, name) is None:
+        raise BadInput(
+            "a bucket's name has 3 to 63 small letters, digits, dots and hyphens, and begins and "
+            f"ends with a letter or a digit, unlike {name!r}; nothing was sent"
+        )
+    return name
+
+
+def checked_object_key(key: str) -> str:
+    """Return the key of an object. Raises :class:`BadInput`."""
+    if not checked_text(key):
+        raise BadInput("a key of an object has 1 byte or more; nothing was sent")
+    return key
+
+
+def checked_text(text: str) -> str:
+    """Return a text as long as a key at most. Raises :class:`BadInput`."""
+    if not isinstance(text, str):
+        raise BadInput(
+            f"a key, prefix or etag is text, not {type(text).__name__}; nothing was sent"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput("a key, prefix or etag is text in UTF-8; nothing was sent") from error
+    if not fits(text, KEY_BYTES_MAX):
+        raise BadInput(f"a key, prefix or etag has at most {KEY_BYTES_MAX} bytes; nothing was sent")
+    return text

@@ -1,0 +1,153 @@
+"""The buckets of a cluster for a client: the first call opens the index.
+
+The next call after the end of a life of the index opens another life. A change was not made if the
+session ended before the command was folded; the change is made again in the next session, under the
+same id. All folds know the id: no change is made twice.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ares.bucket.bucket_requests import SessionEnded
+from ares.bucket.bucket_state import rows_between
+from ares.bucket.commands import ChangingOperation, CreateBucket, DeleteBucket
+from ares.bucket.fold import BrokenIndex, BucketFold
+from ares.bucket.memory_table import MemoryTable
+from ares.bucket.row_keys import BUCKET_ROWS, after
+from ares.client.buckets.blob_store import BlobStore
+from ares.client.buckets.bucket_domains import open_bucket_domains
+from ares.client.buckets.bucket_errors import BucketNotFound, IndexStopped
+from ares.client.buckets.bucket_index import BucketIndex
+from ares.client.buckets.bucket_values import BucketInfo, checked_bucket
+from ares.client.buckets.index_changes import ChangeAnswer, ChangeAttempt, check_outcome
+from ares.client.buckets.index_upkeep import IndexUpkeep
+from ares.client.domain_directory import DomainDirectory
+from ares.model.errors import ConnectionClosed
+
+SESSION_ATTEMPTS = 3
+"""Sessions in which work is tried."""
+
+INVOCATION_BYTES = 16
+
+Result = TypeVar("Result")
+
+
+class Buckets:
+    """The buckets of a cluster. ``blobs`` is set when the index is first opened."""
+
+    def __init__(self, directory: DomainDirectory) -> None:
+        self._directory = directory
+        self._index: BucketIndex | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+        self.blobs: BlobStore
+
+    async def index(self, timeout_s: float) -> BucketIndex:
+        """Return the index, with a session not known to have ended.
+
+        Raises :class:`ares.BucketsMissing`.
+        """
+        if self._index is None or self._index.failure is not None:
+            async with self._opening:
+                if self._closed:
+                    raise ConnectionClosed(begun=False)
+                if self._index is None or self._index.failure is not None:
+                    self._index = await self._open(self._index, timeout_s)
+        return self._index
+
+    async def _open(self, last: BucketIndex | None, timeout_s: float) -> BucketIndex:
+        """Open a life of the index; the fold stays if the session alone has ended."""
+        log, domain = await open_bucket_domains(self._directory, timeout_s)
+        self.blobs = BlobStore(domain)
+        keeps = last is not None and isinstance(last.failure, SessionEnded)
+        index = BucketIndex(log, last.fold if last and keeps else BucketFold(MemoryTable()))
+        try:
+            await index.open(timeout_s)
+        except BaseException:
+            index.fail(IndexStopped("it was not opened"))
+            raise
+        IndexUpkeep(index, self.blobs).begin()
+        return index
+
+    async def close(self) -> None:
+        """End the session; idempotent."""
+        self._closed = True
+        if self._index is not None:
+            await self._index.close()
+
+    # -- work in a session -------------------------------------------------------------------------
+
+    async def in_session(
+        self,
+        work: Callable[[BucketIndex, bool], Awaitable[Result]],
+        timeout_s: float,
+        repeatable: bool = True,
+    ) -> Result:
+        """Return the result of ``work``, done again in another session if need be.
+
+        ``work`` gets the index, and whether this is the first attempt.
+        """
+        attempt = 1
+        while True:
+            index = await self.index(timeout_s)
+            try:
+                return await work(index, attempt == 1)
+            except (SessionEnded, IndexStopped, BrokenIndex):
+                if attempt == SESSION_ATTEMPTS or not repeatable or self._closed:
+                    raise
+            attempt += 1
+
+    async def verified(self, timeout_s: float) -> BucketIndex:
+        """Return the index at a tail of the log, asked for after the begin of this call."""
+
+        async def verify(index: BucketIndex, _: bool) -> BucketIndex:
+            await index.verified(timeout_s)
+            return index
+
+        return await self.in_session(verify, timeout_s)
+
+    async def changed(
+        self,
+        change: Callable[[ChangeAttempt], Awaitable[ChangeAnswer]],
+        timeout_s: float,
+        repeatable: bool = True,
+    ) -> ChangeAnswer:
+        """Make a change; all attempts have the same id, hence the change is made once."""
+        invocation = secrets.token_bytes(INVOCATION_BYTES)
+
+        async def attempt(index: BucketIndex, first: bool) -> ChangeAnswer:
+            return await change(ChangeAttempt(index, invocation, first, timeout_s))
+
+        return await self.in_session(attempt, timeout_s, repeatable)
+
+    async def give(self, operation: ChangingOperation, timeout_s: float) -> ChangeAnswer:
+        """Give a command without data to the log, and return the answer."""
+        return await self.changed(lambda attempt: attempt.give(operation), timeout_s)
+
+    # -- buckets -----------------------------------------------------------------------------------
+
+    async def create(self, name: str, timeout_s: float) -> None:
+        """Create a bucket. Raises :class:`ares.BucketExists`."""
+        answer = await self.give(CreateBucket(checked_bucket(name)), timeout_s)
+        check_outcome(answer, name)
+
+    async def delete(self, name: str, timeout_s: float) -> None:
+        """Delete an empty bucket. Raises :class:`ares.BucketNotEmpty`."""
+        answer = await self.give(DeleteBucket(checked_bucket(name)), timeout_s)
+        check_outcome(answer, name)
+
+    async def info(self, name: str, timeout_s: float) -> BucketInfo:
+        """Return a bucket's counts. Raises :class:`ares.BucketNotFound`."""
+        index = await self.verified(timeout_s)
+        entry = index.state.bucket(checked_bucket(name))
+        if entry is None:
+            raise BucketNotFound(name)
+        return BucketInfo(name, entry.objects, entry.bytes, entry.ms, index.state.position)
+
+    async def names(self, timeout_s: float) -> list[str]:
+        """Return the names of all buckets, in order."""
+        index = await self.verified(timeout_s)
+        rows = rows_between(index.state.table, BUCKET_ROWS, after(BUCKET_ROWS))
+        return [key[len(BUCKET_ROWS) :].decode() for key, _ in rows]

@@ -1,0 +1,164 @@
+"""The changes of the index by a client: attempts, each in a session, and errors of outcomes.
+
+The steps have the order of ares/bucket/bucket_requests.py; the data is a stream.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ares.bucket.bucket_requests import SessionEnded, early_failure
+from ares.bucket.command_results import CommandOutcome, CommandResult
+from ares.bucket.commands import UNCONDITIONAL, ChangingOperation, PutObject, request_print
+from ares.bucket.index_records import INDEX_DATA_BYTES_MAX
+from ares.client.buckets.blob_store import BlobStore, BlobUpload
+from ares.client.buckets.bucket_body import Body
+from ares.client.buckets.bucket_errors import (
+    BucketExists,
+    BucketNotEmpty,
+    BucketNotFound,
+    ChangeRefused,
+    ChangeUncertain,
+    KeyNotFound,
+)
+from ares.client.buckets.bucket_index import BucketIndex
+
+
+class ChangeAnswer(Struct, frozen=True):
+    """The result of a change, and the index with the result."""
+
+    index: BucketIndex
+    result: CommandResult
+
+
+class ChangeAttempt(Struct, frozen=True):
+    """An attempt at a change. ``invocation``: the id of all attempts at the change.
+
+    ``first``: no earlier attempt may have succeeded. A failure may be told before a command.
+    """
+
+    index: BucketIndex
+    invocation: bytes
+    first: bool
+    timeout_s: float
+
+    async def give(self, operation: ChangingOperation) -> ChangeAnswer:
+        """Give a command without data to the log, unless an earlier attempt has a result."""
+        session = self.index.session
+        check = session.begin_check(request_print(self.invocation, operation))
+        try:
+            known = session.first_result(check)
+            return ChangeAnswer(self.index, known or await self._commit(operation))
+        finally:
+            session.end_check(check)
+
+    async def _commit(self, operation: ChangingOperation) -> CommandResult:
+        result = await self.index.commit(operation, self.invocation, self.timeout_s)
+        if result.outcome is CommandOutcome.FENCED:
+            raise SessionEnded("the session ended before the change, which was not made")
+        return result
+
+
+class ObjectPut(Struct):
+    """A put of an object. ``operation``: without content; the etag comes with the first attempt."""
+
+    operation: PutObject
+    body: Body
+    blobs: BlobStore
+    progress: Callable[[int], None]
+
+    async def attempt(self, attempt: ChangeAttempt) -> ChangeAnswer:
+        """Store the data, and give the command to the log when all chunks are at a quorum."""
+        index, session = attempt.index, attempt.index.session
+        known_print = b""
+        if self.operation.etag:
+            known_print = request_print(attempt.invocation, self.operation)
+        check = session.begin_check(known_print)
+        try:
+            known = session.first_result(check)
+            if known is None and attempt.first:
+                known = await self._early_failure(attempt)
+            if known is None:
+                known = await self._stored(attempt, check)
+            return ChangeAnswer(index, known)
+        finally:
+            session.end_check(check)
+
+    async def _early_failure(self, attempt: ChangeAttempt) -> CommandResult | None:
+        """Return a failure known before data moves."""
+        index, operation = attempt.index, self.operation
+        missing = index.state.bucket(operation.bucket) is None
+        if not missing and operation.conditions == UNCONDITIONAL:
+            return None
+        await index.verified(attempt.timeout_s)
+        if index.state.bucket(operation.bucket) is None:
+            return CommandResult(CommandOutcome.NO_SUCH_BUCKET)
+        failed = early_failure(index.session, operation)
+        return None if failed is None else CommandResult(failed)
+
+    async def _stored(self, attempt: ChangeAttempt, check: int) -> CommandResult:
+        """Store the data, small data in the command, and give the command to the log."""
+        chunks = self.body.chunks()
+        first = await anext(chunks, b"")
+        if len(first) <= INDEX_DATA_BYTES_MAX:
+            etag = hashlib.md5(first, usedforsecurity=False).hexdigest()
+            operation = self._with_etag(etag, first)
+            return attempt.index.session.first_result(check) or await attempt._commit(operation)
+        return await self._stored_blob(attempt, check, _joined(first, chunks))
+
+    async def _stored_blob(
+        self, attempt: ChangeAttempt, check: int, chunks: AsyncIterator[bytes]
+    ) -> CommandResult:
+        index, session = attempt.index, attempt.index.session
+        assert session.number is not None, "an open index has a session"
+        counter = session.take_blob()
+        upload = BlobUpload(self.blobs, session.number, counter)
+        named = False
+        try:
+            await upload.store(chunks, self.progress, attempt.timeout_s)
+            operation = self._with_etag(upload.etag, upload.blob)
+            index.check_live()
+            known = session.first_result(check)
+            if known is not None:
+                return known
+            named = True
+            return await attempt._commit(operation)
+        finally:
+            session.close_blob(counter)
+            if not named:
+                index.unnamed.append(upload.names)
+
+    def _with_etag(self, etag: str, content: object) -> PutObject:
+        """Return the operation with the content; the etag is the same in each attempt."""
+        if self.operation.etag not in ("", etag):
+            raise ChangeUncertain("the data changed between two attempts to send it")
+        self.operation = replace(self.operation, etag=etag)
+        return replace(self.operation, content=content)
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in rest:
+        yield chunk
+
+
+def check_outcome(answer: ChangeAnswer, bucket: str, key: str = "") -> None:
+    """Raise the error for the outcome of a change, unless the change is done.
+
+    ``key``: of the object which the change needs.
+    """
+    match answer.result.outcome:
+        case CommandOutcome.DONE:
+            return
+        case CommandOutcome.NO_SUCH_BUCKET:
+            raise BucketNotFound(bucket)
+        case CommandOutcome.BUCKET_EXISTS:
+            raise BucketExists(bucket)
+        case CommandOutcome.BUCKET_NOT_EMPTY:
+            raise BucketNotEmpty(bucket)
+        case CommandOutcome.NO_SUCH_KEY | CommandOutcome.NO_SUCH_SOURCE:
+            raise KeyNotFound(key, bucket)
+        case outcome:
+            raise ChangeRefused(bucket, outcome)

@@ -1,0 +1,157 @@
+"""The upkeep of the index by a process: beats, the end of silent sessions, and garbage.
+
+The live session with the lowest number drops garbage and sweeps. Several sessions may do this at
+the same time, as each judges by its own fold (ares/bucket/garbage.py).
+"""
+
+import asyncio
+import logging
+from time import monotonic
+
+from ares.bucket.commands import Collected, EndSession
+from ares.bucket.garbage import may_drop
+from ares.client.buckets.blob_store import BlobStore, blob_of_chunk, chunk_names
+from ares.client.buckets.bucket_index import BucketIndex, now_ms
+from ares.model.errors import AresError
+from ares.model.identity import ObjectName, ServerId
+from ares.platform import tasks
+
+SESSION_BEAT_S = 2.0
+SESSION_SILENCE_S = 15.0
+"""Seconds without a command of a session, by this process's own clock, that end the session."""
+
+COLLECTION_S = 2.0
+"""Seconds between collections."""
+
+BLOBS_AT_ONCE = 1000
+"""Blobs of a collection."""
+
+SWEEP_S = 600.0
+"""Seconds between passes of the sweep."""
+
+PAGE_S = 0.1
+"""Seconds between pages of names: the sweep takes a small part of a server."""
+
+DROP_S = 30.0
+"""Longest standstill of a collection or of a page of the sweep."""
+
+log = logging.getLogger(__name__)
+
+
+class IndexUpkeep:
+    """The upkeep of a life of the index."""
+
+    def __init__(self, index: BucketIndex, blobs: BlobStore) -> None:
+        self._index = index
+        self._blobs = blobs
+        self._heard: dict[int, tuple[int, float]] = {}
+        self._own_last = -1
+
+    def begin(self) -> None:
+        """Begin, with a beat: the promise of this session moves on."""
+        self._index.begin(self._beats(), "beat of the session with the buckets")
+        self._index.begin(self._collections(), "collector of the buckets")
+        self._index.begin(self._sweeps(), "sweep of the blobs")
+
+    # -- sessions ----------------------------------------------------------------------------------
+
+    async def _beats(self) -> None:
+        while True:
+            self._index.give(self._index.session.beat(now_ms()))
+            self.end_silent(monotonic())
+            await asyncio.sleep(SESSION_BEAT_S)
+
+    def end_silent(self, now_s: float) -> None:
+        """End the sessions with a long silence: a wrong suspicion costs a session.
+
+        While this session's own beats do not come back, the log is silent, and no session is.
+        """
+        index, sessions = self._index, self._index.state.sessions
+        own = sessions[index.session.number].last if index.session.number in sessions else -1
+        if own == self._own_last:
+            self._heard = {number: (last, now_s) for number, (last, _) in self._heard.items()}
+        self._own_last = own
+        heard = {number: self._heard.get(number, (-1, now_s)) for number in sessions}
+        for number, entry in sessions.items():
+            last, since_s = heard[number]
+            if entry.last != last:
+                heard[number] = (entry.last, now_s)
+            elif now_s - since_s > SESSION_SILENCE_S and number != index.session.number:
+                index.give(index.session.upkeep(EndSession(number, entry.last), now_ms()))
+        self._heard = heard
+
+    # -- garbage -----------------------------------------------------------------------------------
+
+    @property
+    def _collects(self) -> bool:
+        """Return whether the garbage is this process's business."""
+        return self._index.session.number == min(self._index.state.sessions, default=None)
+
+    async def _collections(self) -> None:
+        while True:
+            await asyncio.sleep(COLLECTION_S)
+            with tasks.supervised("collector of the buckets"):
+                try:
+                    await self.drop_unnamed()
+                    if self._collects:
+                        await self.collect()
+                except AresError as error:
+                    self._index.check()
+                    log.info("garbage of buckets stays for now: %s", error)
+
+    async def collect(self) -> None:
+        """Drop the oldest garbage of which no process has a need, and tell the index."""
+        state = self._index.state
+        found = [blob for _, blob in state.garbage(BLOBS_AT_ONCE) if may_drop(state, blob)]
+        if not found and not state.has_due_contents():
+            return
+        await self._blobs.drop([name for blob in found for name in chunk_names(blob)], DROP_S)
+        await self._index.keep_up(Collected(tuple(found)), DROP_S)
+
+    async def drop_unnamed(self) -> None:
+        """Drop own chunks whose command was never given to the log."""
+        unnamed = self._index.unnamed
+        while unnamed:
+            names = unnamed.popleft()
+            try:
+                await self._blobs.drop(names, DROP_S)
+            except AresError:
+                unnamed.append(names)
+                raise
+
+    async def _sweeps(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            if self._collects:
+                with tasks.supervised("sweep of the blobs"):
+                    await self.sweep()
+
+    async def sweep(self) -> int:
+        """Drop the litter at each server: names which no command can name any more.
+
+        Each server is asked separately: a quorum's listing misses names brought back by a late put
+        or a move. A silent server has a turn in the next pass. Returns the number of names.
+        """
+        dropped = 0
+        for server in await self._blobs.servers(DROP_S):
+            try:
+                dropped += await self._sweep_server(server)
+            except AresError as error:
+                self._index.check()
+                log.info("the sweep passes over %s: %s", server, error)
+        return dropped
+
+    async def _sweep_server(self, server: ServerId) -> int:
+        after: str | None = ""
+        dropped = 0
+        while after is not None:
+            page = await self._blobs.names(server, after, DROP_S)
+            litter = [name for name in page.names if self._is_litter(name)]
+            await self._blobs.drop(litter, DROP_S)
+            dropped, after = dropped + len(litter), page.after
+            await asyncio.sleep(PAGE_S)
+        return dropped
+
+    def _is_litter(self, name: ObjectName) -> bool:
+        blob, state = blob_of_chunk(name), self._index.state
+        return blob is not None and state.place(blob) is None and may_drop(state, blob)

@@ -1,0 +1,357 @@
+"""Sessions with the buckets: their ends, lost chunks, dead tasks, garbage and litter."""
+
+import asyncio
+import gc
+
+import pytest
+
+import ares
+from ares.bucket.commands import Beat, EndSession, PutObject, decode_command
+from ares.bucket.fold import BucketFold
+from ares.client.buckets import index_upkeep
+from ares.client.buckets.blob_store import BlobStore
+from ares.client.buckets.bucket_index import BucketIndex
+from ares.client.buckets.index_upkeep import IndexUpkeep
+from ares.client.shared_log import Log
+from ares.model.configuration import Configuration
+from ares.model.errors import AppendUncertain
+from ares.platform import tasks
+
+SERVERS = ["s0", "s1", "s2", "s3", "s4"]
+TWO_CHUNKS = bytes(9_000_000)
+
+
+@pytest.fixture
+async def store(cluster, monkeypatch):
+    monkeypatch.setattr(index_upkeep, "SESSION_BEAT_S", 0.05)
+    monkeypatch.setattr(index_upkeep, "COLLECTION_S", 0.05)
+    manager = cluster.manager()
+    await manager.create_bucket_domains(Configuration.ec(SERVERS, 3))
+    return manager
+
+
+@pytest.fixture
+async def bucket(store):
+    return await store.bucket("photos", create=True)
+
+
+@pytest.fixture
+async def rival(cluster, bucket):
+    """The bucket of another client."""
+    return await cluster.manager().bucket("photos")
+
+
+async def index_of(bucket):
+    return await bucket._buckets.index(10.0)
+
+
+async def read(bucket, key):
+    return await (await bucket.get(key)).read()
+
+
+async def end_session(bucket, by):
+    """End the session of ``bucket``, as its silence would; return its index."""
+    ended, other = await index_of(bucket), await index_of(by)
+    number = ended.session.number
+    while number in other.state.sessions:
+        last = other.state.sessions[number].last
+        await other.keep_up(EndSession(number, last), 10.0)
+    return ended
+
+
+async def chunks(store):
+    return [name async for name in (await store.domain("s3/blobs")).list()]
+
+
+async def until(condition):
+    while not await condition():  # noqa: ASYNC110  # the condition is at servers
+        await asyncio.sleep(0.02)
+
+
+# -- ends of sessions ------------------------------------------------------------------------------
+
+
+async def test_a_session_that_was_ended_is_followed_by_another(bucket, rival):
+    await bucket.put("key", b"1")
+    ended = await end_session(bucket, rival)
+    assert await read(bucket, "key") == b"1"
+    await bucket.put("key", b"2", if_absent=False)
+    index = await index_of(bucket)
+    assert isinstance(ended.failure, ares.SessionEnded)
+    assert index.session.number > ended.session.number
+    assert index.fold is ended.fold, "the fold goes on"
+    assert await read(rival, "key") == b"2"
+
+
+async def test_a_put_whose_session_was_ended_is_made_once_in_the_next(bucket, rival, monkeypatch):
+    create, ends = BlobStore.create, []
+
+    async def ending(self, *arguments):
+        await create(self, *arguments)
+        if not ends:
+            ends.append(await end_session(bucket, rival))
+
+    monkeypatch.setattr(BlobStore, "create", ending)
+    stored = await bucket.put("key", TWO_CHUNKS, if_absent=True)
+    assert int(stored.version) > ends[0].session.number
+    assert (await rival.stat("key")).version == stored.version
+
+    ends.clear()
+
+    async def stream():
+        yield TWO_CHUNKS
+
+    with pytest.raises(ares.SessionEnded):
+        await bucket.put("stream", stream())
+
+
+async def test_silent_sessions_are_ended_and_speaking_ones_stay(bucket, rival):
+    index, other = await index_of(bucket), await index_of(rival)
+    for task in other._tasks.copy():
+        if "follower" not in task.get_name():
+            other._tasks.discard(task)
+            task.remove_done_callback(other._ended)
+            task.cancel()
+    upkeep, silence_s = IndexUpkeep(index, bucket._buckets.blobs), index_upkeep.SESSION_SILENCE_S
+
+    async def looks(now_s):
+        """Look at the silence after a beat of this session, and return the other's life."""
+        await index.keep_up(Beat(0, bytes(16), 0, 1, ()), 10.0)
+        upkeep.end_silent(now_s)
+        await index.keep_up(Beat(0, bytes(16), 0, 1, ()), 10.0)  # behind its commands
+        return other.session.number in index.state.sessions
+
+    await asyncio.sleep(0.2)  # its last beat is folded
+    assert await looks(0.0)
+    assert await looks(silence_s)
+    upkeep._own_last = index.state.sessions[index.session.number].last
+    upkeep.end_silent(10 * silence_s)  # nothing of the own session came: the log is silent
+    assert await looks(11 * silence_s)
+    assert not await looks(11.1 * silence_s)
+    assert index.session.is_live, "it speaks"
+
+
+async def test_a_closed_client_ends_its_session(cluster, bucket):
+    other = cluster.manager()
+    number = (await index_of(await other.bucket("photos"))).session.number
+    await other.close()
+    index = await index_of(bucket)
+    await index.verified(10.0)
+    assert number not in index.state.sessions
+    with pytest.raises(ares.Uncertain):
+        await other.bucket("photos")
+
+
+# -- reads -----------------------------------------------------------------------------------------
+
+
+async def test_a_read_waits_for_every_change_that_was_answered(bucket, rival, monkeypatch):
+    index, held = await index_of(rival), []
+    apply = index._apply
+    monkeypatch.setattr(index, "_apply", lambda *entry: held.append(entry))
+    stored = await bucket.put("key", b"1")
+    reads = [asyncio.ensure_future(read) for read in (rival.stat("key"), anext(rival.list()))]
+    await asyncio.sleep(0.1)
+    assert not any(each.done() for each in reads)
+    monkeypatch.undo()
+    for entry in held:
+        apply(*entry)
+    assert [each.version for each in await asyncio.gather(*reads)] == [stored.version] * 2
+
+
+async def test_a_reader_keeps_the_version_that_is_overwritten(store, bucket, rival):
+    await bucket.put("key", TWO_CHUNKS)
+    found = await bucket.get("key")
+    await rival.delete("key")
+    index = await index_of(rival)
+    assert len(index.state.garbage(10)) == 1
+    await asyncio.sleep(0.3)  # several beats and collections
+    assert len(await chunks(store)) == 2
+    assert await found.read() == TWO_CHUNKS
+
+    async def collected():
+        return await chunks(store) == []
+
+    await asyncio.wait_for(until(collected), 30)
+    assert index.state.garbage(10) == [] or await until(collected) is None
+
+
+async def test_a_reader_that_is_forgotten_keeps_nothing(store, bucket):
+    await bucket.put("key", TWO_CHUNKS)
+    found = await bucket.get("key")
+    session = (await index_of(bucket)).session
+    assert len(session._reads) == 1
+    del found
+    gc.collect()
+    await asyncio.sleep(0)
+    assert session._reads == {}
+
+
+async def test_a_chunk_that_is_gone_is_told_and_never_a_missing_object(store, bucket):
+    await bucket.put("key", TWO_CHUNKS)
+    await bucket._buckets.blobs.drop((await chunks(store))[1:], 10.0)
+    found = await bucket.get("key")
+    with pytest.raises(ares.ChunkLost, match="of 'key' in bucket 'photos'"):
+        await found.read()
+
+
+async def test_a_reader_whose_session_was_ended_is_told(store, bucket, rival):
+    await bucket.put("key", bytes(60_000_000))
+    found = await bucket.get("key")
+    await end_session(bucket, rival)
+    await rival.delete("key")
+
+    async def collected():
+        return await chunks(store) == []
+
+    await asyncio.wait_for(until(collected), 30)
+    with pytest.raises(ares.SessionEnded, match="try again"):
+        await found.read()
+
+
+# -- failures of this process ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["follower of the index of buckets", "beat of the session"])
+async def test_the_death_of_a_task_is_told_to_waiting_calls(bucket, name):
+    index = await index_of(bucket)
+    waiting = asyncio.gather(index.reach(10**6, 10.0), index.verified(10.0), return_exceptions=True)
+    await asyncio.sleep(0)
+    next(task for task in index._tasks if task.get_name().startswith(name)).cancel()
+    assert [type(error) for error in await waiting] == [ares.IndexStopped] * 2
+    with pytest.raises(ares.IndexStopped, match=f"the {name}.* was cancelled"):
+        index.check()
+    await bucket.put("key", b"1")
+    assert await index_of(bucket) is not index
+
+
+async def test_a_put_goes_on_when_an_entry_could_not_be_applied(bucket, monkeypatch):
+    """The index is opened again, and the second attempt at the put is no rival of the first."""
+    index, before = await index_of(bucket), tasks.failures.total
+    take, failed = BucketFold._take, []
+
+    def fails_once(self, command):
+        if not failed and isinstance(command.operation, PutObject):
+            failed.append(command.number)
+            raise RuntimeError("half of the rows")
+        return take(self, command)
+
+    monkeypatch.setattr(BucketFold, "_take", fails_once)
+    stored = await bucket.put("key", b"1", if_absent=True)
+    assert "half of the rows" in str(index.failure)
+    assert (await index_of(bucket)).fold is not index.fold
+    assert int(stored.version) < (await index_of(bucket)).session.number, "of the first attempt"
+    assert (await bucket.stat("key")).version == stored.version
+    assert tasks.failures.total > before
+
+
+async def test_a_second_attempt_is_never_told_an_early_failure(bucket, monkeypatch):
+    """The first attempt's command may come at any moment, and is no rival."""
+    log, lost = (await index_of(bucket))._log, []
+    append, verified = Log.append, BucketIndex.verified
+
+    def losing(self, entry, **options):
+        command = decode_command(entry)
+        if lost or command is None or not isinstance(command.operation, PutObject):
+            return append(self, entry, **options)
+        lost.append(entry)
+        bucket._buckets._index.fail(ares.IndexStopped("a test"))
+        gone = asyncio.get_running_loop().create_future()
+        gone.set_exception(AppendUncertain("the answer was lost"))
+        return gone
+
+    async def late(self, timeout_s):
+        if lost:
+            await append(log, lost[0])
+        await verified(self, timeout_s)
+
+    monkeypatch.setattr(Log, "append", losing)
+    monkeypatch.setattr(BucketIndex, "verified", late)
+    stored = await bucket.put("key", b"1", if_absent=True)
+    assert (await bucket.stat("key")).version == stored.version
+
+
+async def test_rows_that_differ_from_those_of_others_are_folded_again(bucket, rival):
+    index, other = await index_of(bucket), await index_of(rival)
+    await index.verified(10.0)
+    wrong = Beat(index.state.position, bytes(16), 0, 1, ())
+    other.give(other.session.upkeep(wrong, 0))
+
+    async def stopped():
+        return index.failure is not None
+
+    await asyncio.wait_for(until(stopped), 30)
+    assert "differ from those of session" in str(index.failure)
+    await bucket.put("key", b"1")
+    assert (await index_of(bucket)).fold is not index.fold
+
+
+async def test_an_uncertain_append_is_made_again_and_counts_once(bucket, monkeypatch):
+    index = await index_of(bucket)
+    append, uncertain = index._log.append, []
+
+    def losing_answers(entry, **options):
+        position = append(entry, **options)
+        if len(uncertain) >= 2:
+            return position
+        uncertain.append(entry)
+        lost = asyncio.get_running_loop().create_future()
+        lost.set_exception(AppendUncertain("the answer was lost"))
+        return lost
+
+    monkeypatch.setattr(index._log, "append", losing_answers)
+    stored = await bucket.put("key", b"1", if_absent=True)
+    assert (await bucket.stat("key")).version == stored.version
+
+
+async def test_a_change_without_an_answer_is_uncertain_and_then_settled(bucket, monkeypatch):
+    index = await index_of(bucket)
+    append = index._log.append
+
+    def lost(entry, **options):
+        gone = asyncio.get_running_loop().create_future()
+        gone.set_exception(AppendUncertain("the answer was lost"))
+        return gone
+
+    monkeypatch.setattr(index._log, "append", lost)
+    with pytest.raises(ares.ChangeUncertain) as told:
+        await bucket.put("key", TWO_CHUNKS, timeout_s=0.3)
+    assert told.value.may_have_taken_effect
+    monkeypatch.setattr(index._log, "append", append)
+    assert index.session.lowest == index.session._next, "the next beat settles it"
+    assert index.session._open_blobs == set()
+
+
+# -- garbage and litter ----------------------------------------------------------------------------
+
+
+async def test_a_put_that_fails_before_its_command_leaves_no_chunks(store, bucket):
+    async def broken():
+        yield TWO_CHUNKS
+        raise ValueError("the source broke")
+
+    with pytest.raises(ValueError, match="the source broke"):
+        await bucket.put("key", broken())
+
+    async def collected():
+        return await chunks(store) == []
+
+    await asyncio.wait_for(until(collected), 30)
+
+
+async def test_litter_of_ended_and_of_live_sessions_is_swept(store, bucket, rival):
+    await bucket.put("key", TWO_CHUNKS)
+    kept = await chunks(store)
+    index, blobs = await index_of(bucket), bucket._buckets.blobs
+    ended = (await end_session(rival, bucket)).session.number
+    open_blob = index.session.take_blob()
+    settled = index.session.take_blob()
+    index.session.close_blob(settled)
+    for session, counter in ((ended, 7), (index.session.number, settled)):
+        await blobs.create(f"{session}/{counter}/0", b"litter", 10.0)
+    stays = [f"{index.session.number}/{open_blob}/0", "a name of a stranger"]
+    for name in stays:
+        await blobs.create(name, b"in use", 10.0)
+    await index._result(index.session.beat(0), 10.0)
+    assert await IndexUpkeep(index, blobs).sweep() >= 2
+    assert sorted(await chunks(store)) == sorted(kept + stays)
