@@ -1,8 +1,10 @@
 """The local end of put and get: a file, or a stream through a temporary file; and interruptions."""
 
+import asyncio
 import errno
 import os
 import shutil
+import stat as stat_module
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +18,9 @@ from ares.model.errors import AresError, BadInput
 from ares.platform.replacement import COPY_BYTES, replace_file
 
 STANDARD_STREAM = Path("-")
+
+READ_BYTES = 256 * 1024
+"""Bytes read from a stream at a time."""
 
 _ENDLESS = {os.makedev(1, minor) for minor in (5, 7, 8, 9)}
 """The endless devices: zero, full, random, urandom."""
@@ -95,6 +100,31 @@ def opened_source(file: Path) -> BinaryIO:
     return open(0 if file == STANDARD_STREAM else file, "rb", closefd=file != STANDARD_STREAM)
 
 
+def refuse_endless(stream: BinaryIO, file: Path) -> None:
+    """Raise :class:`BadInput` for a device without an end."""
+    if os.fstat(stream.fileno()).st_rdev in _ENDLESS:
+        raise BadInput(
+            f"{file} is a device that never ends, and a file in the cluster has an end; nothing "
+            "was sent"
+        )
+
+
+async def read_piece(source: BinaryIO) -> bytes:
+    """Return the next bytes of a file or a stream; none at the end.
+
+    A pipe or a terminal is waited for on the event loop: a reading thread cannot be interrupted.
+    """
+    mode = os.fstat(source.fileno()).st_mode
+    if stat_module.S_ISFIFO(mode) or stat_module.S_ISSOCK(mode) or source.isatty():
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(source.fileno(), readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(source.fileno())
+    return os.read(source.fileno(), READ_BYTES)
+
+
 def is_stream(file: Path) -> bool:
     """Return whether the file is standard input or output, a pipe or a device.
 
@@ -162,11 +192,7 @@ def _spooled(file: Path) -> Iterator[Path]:
     with tempfile.NamedTemporaryFile(prefix="ares-put-") as kept:
         try:
             with opened_source(file) as stream:
-                if os.fstat(stream.fileno()).st_rdev in _ENDLESS:
-                    raise BadInput(
-                        f"{file} is a device that never ends, and a file in the cluster has an "
-                        "end; nothing was sent"
-                    )
+                refuse_endless(stream, file)
                 shutil.copyfileobj(stream, kept, COPY_BYTES)
             kept.flush()
         except OSError as error:

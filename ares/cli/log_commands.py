@@ -6,9 +6,7 @@ docs/log.md describes them under "Using a log".
 import asyncio
 import base64
 import json
-import os
 import shlex
-import stat as stat_module
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -24,6 +22,7 @@ from ares.cli.local_files import (
     STANDARD_STREAM,
     naming,
     opened_source,
+    read_piece,
     reporting_interruption,
     standard_output,
 )
@@ -36,9 +35,6 @@ from ares.model.log_messages import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_B
 if TYPE_CHECKING:
     from ares.client.manager import Manager
     from ares.client.shared_log import Log
-
-READ_BYTES = 256 * 1024
-"""Bytes read from a file of lines at a time."""
 
 APPENDS_AT_ONCE = 16
 """Appends of lines under way at once."""
@@ -206,7 +202,7 @@ async def _feed(log: "Log", source: BinaryIO, done: AppendTally, show: Show) -> 
         under_way.append(position)
 
     try:
-        while read := await _read(source):
+        while read := await read_piece(source):
             *lines, rest = (rest + read).split(b"\n")
             if len(rest) > ENTRY_BYTES_MAX:  # the log refuses the line, with its number
                 lines.append(rest)
@@ -221,22 +217,6 @@ async def _feed(log: "Log", source: BinaryIO, done: AppendTally, show: Show) -> 
     finally:
         while under_way:
             await under_way.popleft()
-
-
-async def _read(source: BinaryIO) -> bytes:
-    """Return the next bytes.
-
-    A pipe or a terminal is waited for on the event loop: a reading thread cannot be interrupted.
-    """
-    mode = os.fstat(source.fileno()).st_mode
-    if stat_module.S_ISFIFO(mode) or stat_module.S_ISSOCK(mode) or source.isatty():
-        loop, readable = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(source.fileno(), readable.set)
-        try:
-            await readable.wait()
-        finally:
-            loop.remove_reader(source.fileno())
-    return os.read(source.fileno(), READ_BYTES)
 
 
 def _batches(lines: list[bytes], before: int) -> Iterable[list[bytes]]:

@@ -27,6 +27,7 @@ from ares.cli import (
     torture_command,
     upkeep_commands,
 )
+from ares.cli.buckets import bucket_commands, transfer_commands
 from ares.cli.demo import demo_command
 from ares.cli.domains import domain_commands, reconfig_commands
 from ares.cli.files import file_commands
@@ -120,6 +121,17 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         "files": (file_commands.files, "movies/", ALL_OPTIONS),
         "rm": (file_commands.rm, "movies/big", ALL_OPTIONS),
     },
+    "Buckets": {
+        "bucket init": (bucket_commands.init, "--dap ec --k 3", ALL_OPTIONS),
+        "bucket create": (bucket_commands.create, "photos", ALL_OPTIONS),
+        "bucket ls": (bucket_commands.ls, "photos/2026/ --delimiter /", ALL_OPTIONS),
+        "bucket put": (transfer_commands.put, "cat.jpg photos/cat.jpg --if-absent", ALL_OPTIONS),
+        "bucket get": (transfer_commands.get, "photos/cat.jpg cat.jpg", ALL_OPTIONS),
+        "bucket cp": (transfer_commands.cp, "photos/cat.jpg photos/dog.jpg", ALL_OPTIONS),
+        "bucket mv": (transfer_commands.mv, "photos/cat.jpg photos/old/cat.jpg", ALL_OPTIONS),
+        "bucket rm": (bucket_commands.rm, "photos/cat.jpg", ALL_OPTIONS),
+        "bucket stat": (bucket_commands.stat, "photos/cat.jpg", ALL_OPTIONS),
+    },
     "Logs": {
         "log create": (log_commands.create, "events --servers s0,s1,s2", ALL_OPTIONS),
         "log append": (log_commands.append, "events --lines access.log", ALL_OPTIONS),
@@ -188,6 +200,7 @@ class _Traces(GroupPage):
 
 
 _GROUPS = {
+    "bucket": "Store objects in buckets, with conditions: of rivals for a key one wins.",
     "domain": "Make, list, move and mirror domains, sets of objects with a configuration.",
     "keys": "Make, list and revoke the keys that clients are known by.",
     "log": "Append to, read and follow shared logs: ordered entries, kept by chains of servers.",

@@ -13,7 +13,7 @@ from ares.cli.help_page import CommandPage, GroupPage, first_sentence
 from ares.cli.options import ALL_OPTIONS
 from ares.platform.interpreter import python
 
-SECTIONS = ["Objects", "Files", "Logs", "Cluster", "Seeing", "Upkeep"]
+SECTIONS = ["Objects", "Files", "Buckets", "Logs", "Cluster", "Seeing", "Upkeep"]
 SWITCHES = {"--piggyback", "--gc", "--batch", "--ahead", "--fast-read", "--optimised"}
 NAMES = {name.partition(" ")[0] for commands in main._COMMANDS.values() for name in commands}
 
@@ -40,7 +40,7 @@ def first_words(lines: list[str]) -> set[str]:
     return {found[1] for line in lines if (found := re.match(r"  ([\w-]+)(?![\w:-])", line))}
 
 
-def test_all_commands_stand_in_six_sections(capsys, width) -> None:
+def test_all_commands_stand_in_seven_sections(capsys, width) -> None:
     sections = page(capsys)
     assert list(sections) == ["", *SECTIONS, "Options", "Advanced"]
     assert set().union(*(first_words(sections[name]) for name in SECTIONS)) == NAMES

@@ -1,0 +1,1 @@
+"""Commands about buckets and their objects."""

@@ -1,0 +1,220 @@
+"""Commands about buckets: bucket init, create, ls, stat, rm."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ares.cli.buckets.bucket_paths import (
+    IfEtag,
+    IfVersion,
+    about_object,
+    object_path,
+    shown_time,
+)
+from ares.cli.domains.configuration_options import (
+    AllowNoFaults,
+    DapOption,
+    K,
+    Servers,
+    described,
+    named_servers,
+)
+from ares.cli.options import SharedOptions, print_line, with_manager
+from ares.cli.terminal import printable
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, ConfigurationRefused
+
+if TYPE_CHECKING:
+    from ares.cli.local.init_command import Dap
+    from ares.client.buckets.bucket_values import BucketInfo, CommonPrefix, ObjectInfo
+    from ares.client.manager import Manager
+
+BucketName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The bucket's name.", show_default=False)
+]
+BucketOrObject = Annotated[
+    str,
+    typer.Argument(
+        metavar="BUCKET[/KEY]", help="The bucket, or an object in it.", show_default=False
+    ),
+]
+
+
+def init(
+    common: SharedOptions,
+    dap: DapOption = None,
+    k: K = None,
+    servers: Servers = None,
+    allow_no_faults: AllowNoFaults = False,
+) -> None:
+    """Make the domains for buckets, once for a cluster.
+
+    These are the log of all changes, a chain of three servers; the objects' data; and snapshots.
+    Without options the data is kept as the objects of `default` are. An interrupted `init` is
+    completed by another.
+    """
+
+    async def use(manager: "Manager") -> dict[str, Configuration]:
+        like = await manager.current()
+        ids: list[str] = [*like.server_ids] if servers is None else named_servers(servers)
+        wished = _wished(like, dap, k, ids, allow_no_faults)
+        return await manager.create_bucket_domains(wished)
+
+    made = with_manager(common, use)
+    lines = [f"{printable(name)}: {each.describe()}" for name, each in made.items()]
+    advice = ""
+    if common.settings().autopilot is None:
+        advice = (
+            "\nChanges wait while a server of the log's chain is down: an autopilot replaces it "
+            "(`ares-cli init --autopilot`)"
+        )
+    data = {"domains": [described(name, each) for name, each in made.items()]}
+    common.report(data, "\n".join(lines) + advice)
+
+
+def _wished(
+    like: Configuration, dap: "Dap | None", k: int | None, ids: list[str], allow_no_faults: bool
+) -> Configuration:
+    """Return the configuration of the objects' data."""
+    from ares.cluster.new_cluster import largest_k
+
+    algorithm = dap or ("ec" if k is not None else like.dap)
+    if algorithm == "abd" and k is not None:
+        raise BadInput("--k belongs to --dap ec: abd replicates whole values")
+    try:
+        if algorithm == "abd":
+            return Configuration.abd(ids, allow_no_faults=allow_no_faults)
+        same = like.dap == "ec" and len(ids) == like.n
+        elements = k or (like.k if same else largest_k(len(ids)))
+        return Configuration.ec(ids, elements, allow_no_faults=allow_no_faults)
+    except ConfigurationRefused as error:
+        raise BadInput(str(error)) from error
+
+
+def create(common: SharedOptions, name: BucketName) -> None:
+    """Make a bucket; of several creators one wins."""
+    with_manager(common, lambda manager: manager.create_bucket(name))
+    common.report({"bucket": name}, f"bucket {printable(name)}: made")
+
+
+def ls(
+    common: SharedOptions,
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="[BUCKET[/PREFIX]]",
+            help="Objects of BUCKET whose keys begin with PREFIX; without it, all buckets.",
+            show_default=False,
+        ),
+    ] = "",
+    delimiter: Annotated[
+        str,
+        typer.Option(
+            "--delimiter",
+            metavar="D",
+            help="List keys up to D only, as / lists a directory.",
+            show_default=False,
+        ),
+    ] = "",
+    after: Annotated[
+        str,
+        typer.Option(
+            "--after", metavar="KEY", help="Begin behind this key or prefix.", show_default=False
+        ),
+    ] = "",
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="At most N lines.", show_default=False),
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="With size, time and version of each object.")
+    ] = False,
+) -> None:
+    """List buckets, or the objects of a bucket, in order.
+
+    The objects come in pages of a thousand. A name with control characters is shown as a Python
+    literal.
+    """
+    bucket, _, prefix = place.partition("/")
+    entries: list[dict[str, Any]] = []
+
+    async def use(manager: "Manager") -> None:
+        if not place:
+            for name in await manager.buckets():
+                show({"bucket": name}, printable(name))
+            return
+        opened = await manager.bucket(bucket)
+        async for entry in opened.list(prefix, delimiter=delimiter, after=after, limit=limit):
+            show(_listed(bucket, entry), _line(entry, long))
+
+    def show(data: dict[str, Any], line: str) -> None:
+        if common.json:
+            entries.append(data)
+        else:
+            print_line(line)
+
+    with_manager(common, use)
+    if common.json:
+        common.report({"entries": entries}, "")
+
+
+def _listed(bucket: str, entry: "ObjectInfo | CommonPrefix") -> dict[str, Any]:
+    if entry.is_prefix:
+        return {"bucket": bucket, "prefix": entry.key}
+    return about_object(bucket, entry)  # type: ignore[arg-type]
+
+
+def _line(entry: "ObjectInfo | CommonPrefix", long: bool) -> str:
+    key = printable(entry.key)
+    if not long:
+        return key
+    if entry.is_prefix:
+        return f"{'':>32}  {'':>8}  {key}"
+    return f"{entry.size:>12} {shown_time(entry.modified_ms)}  {entry.version:>8}  {key}"  # type: ignore[union-attr]
+
+
+def stat(common: SharedOptions, place: BucketOrObject) -> None:
+    """Show version, size and metadata of an object, or the counts of a bucket."""
+    bucket, slash, key = place.partition("/")
+
+    async def use(manager: "Manager") -> "ObjectInfo | BucketInfo":
+        opened = await manager.bucket(bucket)
+        return await (opened.stat(object_path(place).key) if slash else opened.info())
+
+    found: Any = with_manager(common, use)
+    if not slash:
+        data = {"bucket": bucket, "objects": found.objects, "bytes": found.bytes}
+        common.report(data, f"bucket   {bucket}\nobjects  {found.objects}\nbytes    {found.bytes}")
+        return
+    rows = [
+        ("key", printable(key)), ("size", f"{found.size} bytes"), ("version", found.version),
+        ("etag", found.etag), ("modified", f"{shown_time(found.modified_ms)} UTC"),
+        *((printable(name), printable(text)) for name, text in sorted(found.metadata.items())),
+    ]  # fmt: skip
+    width = max(len(name) for name, _ in rows)
+    common.report(
+        about_object(bucket, found),
+        "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows),
+    )
+
+
+def rm(
+    common: SharedOptions,
+    place: BucketOrObject,
+    if_version: IfVersion = None,
+    if_etag: IfEtag = None,
+) -> None:
+    """Delete an object, or a bucket without objects."""
+    bucket, slash, _ = place.partition("/")
+    if not slash and (if_version, if_etag) != (None, None):
+        raise BadInput("--if-version and --if-etag are about an object: name BUCKET/KEY")
+
+    async def use(manager: "Manager") -> None:
+        if not slash:
+            await manager.delete_bucket(bucket)
+            return
+        opened = await manager.bucket(bucket)
+        await opened.delete(object_path(place).key, if_version=if_version, if_etag=if_etag)
+
+    with_manager(common, use)
+    common.report({"deleted": place}, f"{printable(place)}: deleted")

@@ -1,0 +1,118 @@
+"""Buckets on the command line, and without asyncio, on real processes with stores."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ares
+from tests.process.command_line import Cli, running_cluster
+from tests.process.warm_start import ares_cli
+
+pytestmark = pytest.mark.process
+
+BODY = bytes(range(256)) * 40_000
+"""10 MB: two chunks."""
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    for cluster in running_cluster(tmp_path_factory.mktemp("buckets") / "cluster"):
+        assert "bucket init" in cluster.fails(1, "bucket", "ls")
+        made = cluster.ok("bucket", "init", "--dap", "ec", "--k", "2").decode()
+        assert "s3/meta/0: chain n=3" in made
+        assert "s3/blobs: EC n=4 k=2" in made
+        assert "buckets can be made" in cluster.fails(1, "bucket", "init")
+        yield cluster
+
+
+@pytest.fixture
+def bucket(cli: Cli, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("_", "-")[:60].rstrip("-")
+    cli.ok("bucket", "create", name)
+    return name
+
+
+def test_objects_are_put_listed_copied_and_deleted(cli: Cli, bucket: str, tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(BODY)
+    told = cli.json("bucket", "put", tmp_path / "body", f"{bucket}/2026/large", "--if-absent")
+    assert told["bytes"] == len(BODY)
+    cli.ok("bucket", "put", "-", f"{bucket}/small", "--content-type", "text/plain", stdin=b"hello")
+    assert "does not hold: it has version" in cli.fails(
+        1, "bucket", "put", "-", f"{bucket}/small", "--if-absent", stdin=BODY
+    )
+    assert cli.ok("bucket", "get", f"{bucket}/2026/large") == BODY
+    assert cli.ok("bucket", "get", f"{bucket}/small", "--range", "1-3") == b"ell"
+    assert cli.ok("bucket", "get", f"{bucket}/2026/large", "--range", "-2") == BODY[-2:]
+    got = cli.json("bucket", "get", f"{bucket}/2026/large", tmp_path / "copy")
+    assert (got["version"], (tmp_path / "copy").read_bytes()) == (told["version"], BODY)
+    stored = cli.json("bucket", "stat", f"{bucket}/small")
+    assert stored["metadata"] == {"content-type": "text/plain"}
+    assert b"content-type  text/plain" in cli.ok("bucket", "stat", f"{bucket}/small")
+    assert cli.ok("bucket", "ls", f"{bucket}/", "--delimiter", "/") == b"2026/\nsmall\n"
+
+    cli.ok("bucket", "cp", f"{bucket}/small", f"{bucket}/again")
+    cli.ok("bucket", "mv", f"{bucket}/2026/large", f"{bucket}/large", "--if-absent")
+    listed = cli.json("bucket", "ls", bucket)["entries"]
+    assert [entry["key"] for entry in listed] == ["again", "large", "small"]
+    assert listed[1]["etag"] == told["etag"]
+    assert cli.json("bucket", "stat", bucket)["objects"] == 3
+    assert bucket.encode() in cli.ok("bucket", "ls").split()
+    assert "has objects" in cli.fails(1, "bucket", "rm", bucket)
+    version = cli.json("bucket", "stat", f"{bucket}/again")["version"]
+    cli.ok("bucket", "rm", f"{bucket}/again", "--if-version", version)
+    for key in ("large", "small"):
+        cli.ok("bucket", "rm", f"{bucket}/{key}")
+    cli.ok("bucket", "rm", bucket)
+    assert "there is no bucket" in cli.fails(1, "bucket", "ls", bucket)
+
+
+def test_mistakes_are_told(cli: Cli, bucket: str, tmp_path: Path) -> None:
+    assert "no object 'absent' in bucket" in cli.fails(1, "bucket", "get", f"{bucket}/absent")
+    assert "as BUCKET/KEY" in cli.fails(2, "bucket", "get", bucket)
+    assert "cannot be read" in cli.fails(2, "bucket", "put", tmp_path / "no", f"{bucket}/key")
+    assert "a bucket's name" in cli.fails(2, "bucket", "create", "No")
+    cli.ok("bucket", "put", "-", f"{bucket}/key", stdin=b"0123")
+    for given in ("x", "-", "3-1"):
+        assert "--range" in cli.fails(2, "bucket", "get", f"{bucket}/key", "--range", given)
+    assert "behind the 4 bytes" in cli.fails(2, "bucket", "get", f"{bucket}/key", "--range", "9-")
+    assert not (tmp_path / "new").exists()
+    assert "is a directory" in cli.fails(2, "bucket", "get", f"{bucket}/key", tmp_path)
+
+
+def test_of_eight_commands_one_makes_the_object(cli: Cli, bucket: str) -> None:
+    environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)}
+    rivals = [
+        subprocess.Popen(
+            ares_cli("bucket", "put", "-", f"{bucket}/key", "--if-absent"),
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        for _ in range(8)
+    ]  # fmt: skip
+    for number, rival in enumerate(rivals):
+        rival.communicate(b"%d" % number, timeout=200)
+    assert sorted(rival.returncode for rival in rivals) == [0] + [1] * 7
+    won = next(number for number, rival in enumerate(rivals) if rival.returncode == 0)
+    assert cli.ok("bucket", "get", f"{bucket}/key") == b"%d" % won
+
+
+def test_buckets_are_used_without_asyncio(cli: Cli, bucket: str) -> None:
+    with ares.connect_blocking(cli.settings) as store:
+        photos = store.bucket(bucket)
+        seen: list[int] = []
+        pieces = (BODY[start : start + 3_000_000] for start in range(0, len(BODY), 3_000_000))
+        stored = photos.put("key", pieces, progress=seen.append)
+        assert seen[-1] == stored.size == len(BODY)
+        with photos.get("key") as found:
+            assert b"".join(found.chunks()) == BODY
+        assert photos.get("key", start=-3).read() == BODY[-3:]
+        with pytest.raises(ares.PreconditionFailed) as failed:
+            photos.put("key", b"", if_absent=True)
+        assert failed.value.current.version == stored.version
+        assert [entry.key for entry in photos.list()] == ["key"]
+        photos.move("key", "moved")
+        photos.delete("moved")
+        assert [entry.key for entry in photos.list()] == []
