@@ -84,7 +84,7 @@ from ares.replica.group_commit import GroupCommit
 from ares.replica.port import PAGE_CHARACTERS_MAX, PutEffect
 from ares.replica.replica import ReplicaParts
 
-CRATE = "0.1.0"
+CRATE = "0.1.1"
 """Number of the crate that this state of ares works with, as in core/Cargo.toml."""
 
 _MANIFEST = Path(__file__).parents[1] / "core/Cargo.toml"
@@ -149,7 +149,7 @@ SEEN: dict[type, tuple[str, ...]] = {
     Readiness: ("heard", "order"),
     ServerOrder: ("first", "positions", "spared"),
     View: ("client", "dap", "domain", "sequence", "tags"),
-    ConfigurationSequence: ("last_finalized", "last_known"),
+    ConfigurationSequence: ("last_finalized", "last_known", "pending"),
     TagSource: ("begin", "end"),
     TakenNumbers: ("completed", "number"),
     Configuration: ("backend", "dap", "id", "k", "quorum_size", "server_ids"),

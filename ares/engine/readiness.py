@@ -5,7 +5,7 @@ A round needs a quorum, and a query asks no more servers unless they are slow
 choice: an unasked server equals a server with a late request.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -89,11 +89,15 @@ class Readiness:
         return order
 
     @contextmanager
-    def recalled(self, configuration: Configuration, order: ServerOrder) -> Iterator[None]:
-        """Return ``order`` from :meth:`order` while an operation is replayed."""
+    def recalled(self, recalled: Iterable[tuple[Configuration, ServerOrder]]) -> Iterator[None]:
+        """Return these orders from :meth:`order` while an operation is replayed."""
         orders, self._orders = (
             self._orders,
-            {(configuration.id, preferred): order for preferred in (0, configuration.k)},
+            {
+                (configuration.id, preferred): order
+                for configuration, order in recalled
+                for preferred in (0, configuration.k)
+            },
         )
         try:
             yield

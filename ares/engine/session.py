@@ -19,7 +19,7 @@ from ares.engine.jobs import Job, Key, OperationRecorder, ParallelGroup, Refusal
 from ares.engine.phases import CONSENSUS, PAUSE, QUEUE
 from ares.engine.port import FastPath, Letter, NoFastPath
 from ares.engine.readiness import Readiness
-from ares.engine.takeover import FastOperation, job_of, round_of
+from ares.engine.takeover import FastOperation, job_of, rounds_of
 from ares.model.codec import Frame, decode_replies, decode_requests
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ConfigurationRefused, Superseded, Unavailable, Uncertain
@@ -185,11 +185,11 @@ class Session:
         queue = [job] if job.key is None else self.queues.setdefault(job.key, [])
         if job.key is not None:
             queue.append(job)
-        if not begun.call and queue[0] is job:
+        if not begun.rounds and queue[0] is job:
             self._step(job, None)
-        if begun.call:
-            job.call = begun.call
-            self.rounds[job.call] = round_of(begun, job, self.readiness)
+        for round in rounds_of(begun, job, self.readiness):
+            round.task.call = round.call
+            self.rounds[round.call] = round
 
     def take_over_all(self) -> None:
         """Take over all operations of the fast path."""

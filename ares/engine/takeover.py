@@ -1,20 +1,37 @@
 """Operations begun on a session's fast path and continued by the session.
 
-Each operation is made again, and replayed up to its present round, with the answers received. The
+Each operation is made again, and replayed up to its present rounds, with the answers received. The
 replay sends no message, and a write keeps the tag already taken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
-from ares.engine.effects import Gather, Operation
-from ares.engine.jobs import Job, OperationLabel, Round, begin
+from ares.engine.effects import Effect, Gather, Operation, Together
+from ares.engine.jobs import Job, OperationLabel, ParallelGroup, Round, Task, begin
 from ares.engine.readiness import Readiness, ServerOrder
 from ares.model.configuration import Configuration
 from ares.model.identity import NO_CALL, ClientId, DomainName, ObjectName, ServerId
 from ares.model.messages import TagReply
 from ares.model.tag import Tag, TakenNumbers
+
+
+class FastRound(Protocol):
+    """A round of an operation of the fast path."""
+
+    configuration: Configuration
+    call: int
+    order: ServerOrder
+    """Order of the servers of the operation's query."""
+
+    unasked: bool
+    """State of the spared servers of ``order``: True if they were not asked."""
+
+    answers: dict[ServerId, Any]
+    ended: bool
+    """State of the round: True once ``answers`` settle the round."""
 
 
 class FastOperation(Protocol):
@@ -36,18 +53,12 @@ class FastOperation(Protocol):
 
     timeout_s: float
     deadline: float
-    call: int
-    """Call of the operation's round; 0: another write of the object is under way."""
-
-    configuration: Configuration
-    order: ServerOrder | None
-    unasked: bool
-    """State of the spared servers of ``order``: True if they were not asked."""
+    rounds: Sequence[FastRound]
+    """Rounds begun together; empty: another write of the object is under way."""
 
     started: float
-    """Beginning of the round."""
+    """Beginning of the rounds."""
 
-    answers: dict[ServerId, Any]
     taken: TakenNumbers | None
     """Result of ``TagSource.begin`` for a write that has begun."""
 
@@ -74,30 +85,63 @@ def job_of(begun: FastOperation) -> Job:
     )
 
 
-def round_of(begun: FastOperation, job: Job, readiness: Readiness) -> Round:
-    """Return the round for which the operation waits."""
-    round = begin(begun.call, job, _gone_through(begun, job, readiness), begun.started)
-    round.answers = begun.answers
-    if not begun.unasked:
-        round.unasked = ()
-    return round
-
-
-def _gone_through(begun: FastOperation, job: Job, readiness: Readiness) -> Gather:
-    """Replay the generator up to the round for which it waits, and return the round.
+def rounds_of(begun: FastOperation, job: Job, readiness: Readiness) -> list[Round]:
+    """Replay the generator up to the rounds for which it waits, and return the rounds.
 
     Of the get-tag before a put-data only the outcome is known, the highest number: a single reply
-    with this number stands for all.
+    of each configuration with this number stands for all.
     """
-    assert begun.order is not None, "it has begun"
-    with readiness.recalled(begun.configuration, begun.order):
-        effect = job.generator.send(None)
+    if not begun.rounds:
+        return []
+    with readiness.recalled((round.configuration, round.order) for round in begun.rounds):
+        asking = _asking(job, job.generator.send(None))
     if begun.taken is not None:
         begun.taken.writers -= 1  # it was counted when it first began
     if begun.taken is not None and begun.highest is not None:
         number, begun.taken.number = begun.taken.number, begun.before
         found = TagReply(NO_CALL, Tag(begun.highest, ClientId(0)), None)
-        effect = job.generator.send({begun.configuration.server_ids[0]: found})
+        for task, gather in asking:
+            effect = _answer(task, {gather.configuration.server_ids[0]: found})
+        asking = _asking(job, effect)
         begun.taken.number = number
-    assert isinstance(effect, Gather), "it waits for a round"
-    return effect
+    waiting = []
+    for (task, gather), given in zip(asking, begun.rounds, strict=True):
+        round = begin(given.call, task, gather, begun.started)
+        round.answers = given.answers
+        if not given.unasked:
+            round.unasked = ()
+        if not given.ended:
+            waiting.append(round)
+            continue
+        assert gather.settled is None or gather.settled(given.answers), "it has ended"
+        _answer(task, given.answers)
+    return waiting
+
+
+def _asking(job: Job, effect: Effect | None) -> list[tuple[Task, Gather]]:
+    """Return the round of a replayed effect, or its rounds side by side, with their tasks."""
+    if isinstance(effect, Gather):
+        return [(job, effect)]
+    assert isinstance(effect, Together), "it waits for rounds"
+    fan, asking = ParallelGroup(job, job, effect), []
+    for operation in effect.operations:
+        task = Task(operation, fan, job.idle)
+        fan.running[task] = fan.started
+        fan.started += 1
+        job.tasks[task] = None
+        first = operation.send(None)
+        assert isinstance(first, Gather), "it waits for a round"
+        asking.append((task, first))
+    return asking
+
+
+def _answer(task: Task, answers: dict[ServerId, Any]) -> Effect | None:
+    """Answer a replayed round; return the job's next effect, or None before the last round."""
+    fan = task.fan
+    if fan is None:
+        return task.generator.send(answers)
+    with suppress(StopIteration):
+        task.generator.send(answers)
+    task.ended = True
+    del fan.job.tasks[task], fan.running[task]
+    return None if fan.running else fan.parent.generator.send(None)

@@ -52,6 +52,17 @@ class ConfigurationSequence:
         """Return the entries before cseq[mu], in order."""
         return [self._entries[index] for index in sorted(self._entries) if index < self._finalized]
 
+    @property
+    def pending(self) -> Successor | None:
+        """Return cseq[lambda] as the pending successor of cseq[mu], if a quorum of cseq[mu] knows.
+
+        None where an operation has to ask anything else first (rule R3), or more configurations.
+        """
+        last = self.last_known
+        known = self._known_at_quorum.get(self.last_finalized.id)
+        follows = last.index == self.last_finalized.index + 1
+        return known if follows and known == Successor(last, Status.PENDING) else None
+
     def before(self, configuration: Configuration) -> Configuration:
         """Return the entry before ``configuration``."""
         return self._entries[max(index for index in self._entries if index < configuration.index)]
@@ -92,12 +103,13 @@ class ConfigurationSequence:
                 f"{held.describe()} and {new.describe()}. The consensus service decided twice; "
                 "nothing was moved. Check that all its members belong to this cluster"
             )
-        if held is None and new.index < self._finalized:
+        finalizes = successor.finalized and new.index > self._finalized
+        if not finalizes and (held is not None or new.index < self._finalized):
             return
         self.changing()
         self._entries[new.index] = new
         self._last = max(self._last, new.index)
-        if successor.status is Status.FINALIZED and new.index > self._finalized:
+        if finalizes:
             self._finalized = new.index
             for old in self.retired[:-RETIRED_KEPT]:
                 self.forget(old)

@@ -28,7 +28,7 @@ from ares.model.messages import (
 )
 from ares.model.tag import TAG_ZERO, Tag
 from tests.compiled.server_twins import FOREIGN, HOSTED, INITIAL, Half, Keyed, twins
-from tests.property.test_compiled_client import CONFIGURATIONS, NAMES, ODD, SERVERS, VALUES, Both
+from tests.property.test_compiled_client import NAMES, ODD, SEQUENCES, SERVERS, VALUES, Both
 
 EVENTS_MAX = 40
 BETWEEN_STARTS_S = 2 * SESSION_TICK_S
@@ -228,9 +228,12 @@ class Pair(Both):
 
 
 def client(data: bytes) -> None:
-    """Run twin clients, of replicas or an erasure code, with servers that answer well or oddly."""
+    """Run twin clients with servers that answer well or oddly.
+
+    The clients know a configuration, of replicas or an erasure code, or also its successor.
+    """
     some = Decisions(data)
-    both = Pair(some.one(CONFIGURATIONS))
+    both = Pair(*some.one(SEQUENCES))
     both.forged = (
         (_tag(some), some.one(LENGTHS) if some.below(2) else some.below(256), some.one(SIZES))
         if some.below(2)

@@ -1,11 +1,12 @@
-//! The client half: small reads and writes in a known configuration, with the calls, requests,
-//! bytes and results of ares/registers/operations.py and ares/engine/session.py.
-//! An unusual operation goes to the Python session in its last usual state ([`FastOperation`]): after a
-//! successor, refusal, differing tags or missing element, at a resend or deadline. Calls, tags and
-//! readiness are the session's. The state is locked for moments only, and never while Python may
-//! run: `done` begins new operations.
+//! The client half: small reads and writes in a known configuration, or in a finalized one and its
+//! pending successor while a domain moves, with the calls, requests, bytes and results of
+//! ares/registers/operations.py and ares/engine/session.py.
+//! An unusual operation goes to the Python session in its last usual state ([`FastOperation`]):
+//! after news of another configuration, a refusal, differing tags or a missing element, at a resend
+//! or deadline. Calls, tags and readiness are the session's. The state is locked for moments only,
+//! and never while Python may run: `done` begins new operations.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -25,6 +26,8 @@ type Held = Py<PyAny>;
 const CHUNK_KEPT_BYTES: usize = 64 * 1024;
 /// Lengths of values whose fragments' headers are kept.
 const LENGTHS_KNOWN_MAX: usize = 256;
+/// Pending successors whose bytes in replies are known.
+const SUCCESSORS_KNOWN_MAX: usize = 64;
 /// Room for the answers of most operations.
 const ANSWERS_BYTES: usize = 256;
 const ANSWERS: usize = 8;
@@ -39,7 +42,7 @@ enum Reply<'a> {
     Tag(Tag),
     Data(Data<'a>),
     Ack,
-    /// Any other reply, and a reply with a successor or with times.
+    /// Any other reply, and a reply with times.
     Other,
 }
 
@@ -49,11 +52,15 @@ struct Data<'a> {
     length: i64,
     trimmed: Tag,
     element: Option<Element<'a>>,
+    preceding: bool,
 }
 
+/// A reply. `successor`: the bytes of its successor, unchecked; none: empty.
+#[derive(Clone, Copy)]
 struct Message<'a> {
     call: u64,
     reply: Reply<'a>,
+    successor: &'a [u8],
     bytes: &'a [u8],
 }
 
@@ -73,7 +80,7 @@ fn messages(frame: &[u8]) -> Option<Vec<Message<'_>>> {
 
 fn message<'a>(cursor: &mut Cursor<'a>) -> Option<Message<'a>> {
     let start = cursor.at;
-    let (call, reply) = match reply(cursor) {
+    let (call, reply, successor) = match reply(cursor) {
         Some(found) => found,
         None => {
             cursor.at = start;
@@ -82,27 +89,33 @@ fn message<'a>(cursor: &mut Cursor<'a>) -> Option<Message<'a>> {
             let call = cursor.unsigned()?;
             cursor.at = start;
             cursor.skip()?;
-            (call, Reply::Other)
+            (call, Reply::Other, &[][..])
         }
     };
-    Some(Message { call, reply, bytes: &cursor.data[start..cursor.at] })
+    Some(Message { call, reply, successor, bytes: &cursor.data[start..cursor.at] })
 }
 
-fn reply<'a>(cursor: &mut Cursor<'a>) -> Option<(u64, Reply<'a>)> {
+fn reply<'a>(cursor: &mut Cursor<'a>) -> Option<(u64, Reply<'a>, &'a [u8])> {
     let count = cursor.array()?;
     let (kind, call) = (cursor.unsigned()?, cursor.unsigned()?);
-    let reply = match (kind, count) {
+    let mut reply = match (kind, count) {
         (TAG_REPLY, 5) => Reply::Tag(cursor.tag()?),
         (DATA_REPLY, 9) => Reply::Data(data(cursor)?),
         (ACK, 4) => Reply::Ack,
         _ => return None,
     };
-    cursor.nil()?; // no successor
-    if let Reply::Data(_) = reply {
-        cursor.boolean()?;
+    let start = cursor.at;
+    let successor = if cursor.is_nil()? {
+        &[][..]
+    } else {
+        cursor.skip()?;
+        &cursor.data[start..cursor.at]
+    };
+    if let Reply::Data(data) = &mut reply {
+        data.preceding = cursor.boolean()?;
     }
     cursor.nil()?; // not traced
-    Some((call, reply))
+    Some((call, reply, successor))
 }
 
 fn data<'a>(cursor: &mut Cursor<'a>) -> Option<Data<'a>> {
@@ -116,7 +129,7 @@ fn data<'a>(cursor: &mut Cursor<'a>) -> Option<Data<'a>> {
     }
     let (length, trimmed) = (cursor.value_length()?, cursor.tag()?);
     let element = if cursor.is_nil()? { None } else { Some(cursor.element()?) };
-    Some(Data { newest, length, trimmed, element })
+    Some(Data { newest, length, trimmed, element, preceding: false })
 }
 
 // -- operations under way -------------------------------------------------------------------------
@@ -129,7 +142,11 @@ struct Order {
     wanted: u64,
 }
 
-/// A known configuration. `servers`: indexes among the client's servers.
+/// The orders of a turn: for large values, and for others.
+type Orders = [Option<(u64, Arc<Order>)>; 2];
+
+/// A known configuration. `servers`: indexes among the client's servers. `pending`: its successor,
+/// if known, as replies tell it.
 struct Place {
     configuration: Held,
     id: Vec<u8>,
@@ -140,7 +157,17 @@ struct Place {
     dap: Held,
     coding: Option<Coding>,
     preferred: usize,
+    pending: Option<Pending>,
+    orders: Mutex<Orders>,
 }
+
+struct Pending {
+    python: Held,
+    bytes: Vec<u8>,
+}
+
+/// The configurations asked by an operation: the last finalized, and its pending successor, if any.
+type Places = Arc<[Arc<Place>]>;
 
 /// Erasure coding. `own`: small elements are coded here; headers depend on the value's length only.
 struct Coding {
@@ -168,40 +195,78 @@ struct Write {
     tag: Tag,
 }
 
+/// An operation with its rounds, begun together: one in each configuration, with calls in order.
 struct Operation {
     objects: Py<SmallObjects>,
     _counted: Arc<()>,
-    place: Arc<Place>,
     object: Py<PyString>,
     done: Held,
     timeout_s: f64,
     deadline: f64,
     write: Option<Write>,
     phase: Phase,
-    call: u64,
-    order: Option<Arc<Order>>,
-    unasked: bool,
+    rounds: Vec<Round>,
     started: f64,
     resend_at: f64,
-    /// The replies that count, joined, and the positions of their servers.
-    answers: Vec<u8>,
-    answered: Vec<u8>,
 }
 
 impl Operation {
-    fn fresh_round(&mut self, phase: Phase, call: u64, now: f64, resend_after_s: f64) {
+    fn begin(&mut self, phase: Phase, now: f64, resend_after_s: f64) {
         self.phase = phase;
-        self.call = call;
         self.started = now;
         self.resend_at = now + resend_after_s;
-        self.answers.clear();
-        self.answered.clear();
     }
 
-    fn replies(&self) -> impl Iterator<Item = Reply<'_>> {
-        let mut cursor = Cursor::new(&self.answers, 0);
-        self.answered.iter().map_while(move |_| reply(&mut cursor).map(|(_, reply)| reply))
+    /// The call of the first round, which names the operation.
+    fn call(&self) -> u64 {
+        self.rounds.first().map_or(0, |round| round.call)
     }
+
+    fn position(&self, call: u64) -> Option<usize> {
+        self.rounds.iter().position(|round| round.call == call)
+    }
+}
+
+struct Round {
+    place: Arc<Place>,
+    call: u64,
+    order: Arc<Order>,
+    unasked: bool,
+    /// The replies that count, joined, and the positions of their servers.
+    answers: Vec<u8>,
+    answered: Vec<u8>,
+    /// The result, once a quorum has answered.
+    found: Option<Answer>,
+}
+
+impl Round {
+    fn new(place: Arc<Place>, call: u64, order: Arc<Order>) -> Self {
+        Round {
+            place,
+            call,
+            unasked: !order.spared.is_empty(),
+            order,
+            answers: Vec::with_capacity(ANSWERS_BYTES),
+            answered: Vec::with_capacity(ANSWERS),
+            found: None,
+        }
+    }
+
+    fn keep(&mut self, position: u8, bytes: &[u8]) {
+        self.answers.extend_from_slice(bytes);
+        self.answered.push(position);
+    }
+
+    fn replies(&self) -> impl Iterator<Item = Message<'_>> {
+        let mut cursor = Cursor::new(&self.answers, 0);
+        self.answered.iter().map_while(move |_| message(&mut cursor))
+    }
+}
+
+/// The result of a round (ares/dap/primitives.py): `TagResult.tag.number`, or of `DataResult`.
+enum Answer {
+    Highest(u64),
+    Version { tag: Tag, length: i64, value: Held, told: bool, lasting: bool },
 }
 
 /// A server, and the messages to be sent to the server.
@@ -232,13 +297,22 @@ struct State {
     turn: u64,
     slots: Vec<Slot>,
     by_name: HashMap<String, usize>,
+    /// By the call of their first round.
     operations: BTreeMap<u64, Box<Operation>>,
     /// For each object under a write, the writes that follow.
     queues: HashMap<String, VecDeque<Box<Operation>>>,
     scratch: Vec<u8>,
+    /// Bytes of pending successors, as replies tell them.
+    successors: HashSet<Vec<u8>>,
 }
 
 impl State {
+    /// The name of the operation with a round of this call, and the position of the round.
+    fn find(&self, call: u64) -> Option<(u64, usize)> {
+        let (name, operation) = self.operations.range(..=call).next_back()?;
+        Some((*name, operation.position(call)?))
+    }
+
     /// Append a message for servers; put the servers without earlier messages into `fresh`.
     fn post(
         &mut self,
@@ -259,21 +333,23 @@ impl State {
         }
     }
 
-    /// Send a query to `positions`, and count the operation as under way; return fresh servers.
+    /// Send the query of a round to `positions`; put the servers without earlier messages into
+    /// `fresh`.
     fn post_query(
         &mut self,
-        operation: Box<Operation>,
+        phase: Phase,
+        round: &Round,
         object: &str,
-        order: &Order,
         positions: &[usize],
-    ) -> Vec<usize> {
-        let (place, call, mut fresh) = (operation.place.clone(), operation.call, Vec::new());
+        fresh: &mut Vec<usize>,
+    ) {
+        let (place, call, order) = (&round.place, round.call, &round.order);
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();
-        if operation.phase == Phase::GetTag {
+        if phase == Phase::GetTag {
             head(&mut message, 5, GET_TAG, call, &place.id, object);
             wire::put_nil(&mut message);
-            self.post(&place, positions.iter().copied(), &message, call, &mut fresh);
+            self.post(place, positions.iter().copied(), &message, call, fresh);
         } else {
             head(&mut message, 9, GET_DATA, call, &place.id, object);
             let flag = message.len();
@@ -282,12 +358,10 @@ impl State {
             }
             for &position in positions {
                 message[flag] = wire::boolean(order.wanted >> position & 1 == 1);
-                self.post(&place, std::iter::once(position), &message, call, &mut fresh);
+                self.post(place, std::iter::once(position), &message, call, fresh);
             }
         }
         self.scratch = message;
-        self.operations.insert(call, operation);
-        fresh
     }
 }
 
@@ -308,7 +382,7 @@ fn head(
 
 // -- Python's view --------------------------------------------------------------------------------
 
-/// An operation for the Python session (ares/engine/takeover.py). `call` 0: waits for its turn.
+/// An operation for the Python session (ares/engine/takeover.py); without rounds, one that waits.
 #[pyclass(frozen, get_all, module = "ares._core")]
 pub struct FastOperation {
     make: Held,
@@ -319,15 +393,22 @@ pub struct FastOperation {
     done: Held,
     timeout_s: f64,
     deadline: f64,
-    call: u64,
-    configuration: Held,
-    order: Option<Held>,
-    unasked: bool,
+    rounds: Vec<Py<FastRound>>,
     started: f64,
-    answers: Py<PyDict>,
     taken: Option<Held>,
     before: u64,
     highest: Option<u64>,
+}
+
+/// A round of an operation for the Python session.
+#[pyclass(frozen, get_all, module = "ares._core")]
+pub struct FastRound {
+    configuration: Held,
+    call: u64,
+    order: Held,
+    unasked: bool,
+    answers: Py<PyDict>,
+    ended: bool,
 }
 
 /// The small operations of a session, and their messages.
@@ -338,6 +419,7 @@ pub struct ClientCore {
     counted: Arc<()>,
     decode_replies: Held,
     decode_own: Held,
+    encode: Held,
     tag: Held,
     found: Held,
     tombstone: Held,
@@ -361,7 +443,7 @@ pub struct SmallObjects {
     queues: Py<PyDict>,
     jobs: Py<PyDict>,
     met: Py<PySet>,
-    known: Mutex<Known>,
+    known: Mutex<Option<Places>>,
 }
 
 /// The session's surroundings on an event loop: makes futures, and posts messages.
@@ -371,56 +453,66 @@ struct Shell {
     schedule: Held,
 }
 
-/// The last configuration, and the orders of a turn: for large values, and for others.
-#[derive(Default)]
-struct Known {
-    place: Option<Arc<Place>>,
-    orders: [Option<(u64, Arc<Order>)>; 2],
-}
-
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SmallObjects {
-    /// The only active configuration, if the servers of the session were told of it.
-    fn place(&self, py: Python<'_>) -> PyResult<Option<Arc<Place>>> {
+    /// The active configurations, if the core runs operations in them: the only one, or the last
+    /// finalized and its successor, pending at a quorum (rule R3).
+    fn places(&self, py: Python<'_>) -> PyResult<Option<Places>> {
         let sequence = self.sequence.bind(py);
         let last = sequence.getattr(intern!(py, "last_known"))?;
-        if !sequence.getattr(intern!(py, "last_finalized"))?.is(&last) {
-            return Ok(None);
+        let finalized = sequence.getattr(intern!(py, "last_finalized"))?;
+        if let Some(places) = locked(&self.known).as_ref().filter(|places| {
+            places[0].configuration.is(&finalized)
+                && places[places.len() - 1].configuration.is(&last)
+        }) {
+            return Ok(Some(places.clone()));
         }
-        if let Some(place) =
-            locked(&self.known).place.as_ref().filter(|place| place.configuration.is(&last))
-        {
-            return Ok(Some(place.clone()));
+        let mut found = Vec::new();
+        if !finalized.is(&last) {
+            let pending = sequence.getattr(intern!(py, "pending"))?;
+            if pending.is_none() {
+                return Ok(None);
+            }
+            let bytes = self.client.get().know(&pending)?;
+            found.push(self.place(&finalized, Some(Pending { bytes, python: pending.unbind() }))?);
         }
-        let id = last.getattr(intern!(py, "id"))?;
-        let names: Vec<Bound<PyString>> = last.getattr(intern!(py, "server_ids"))?.extract()?;
+        found.push(self.place(&last, None)?);
+        let Some(places) = found.into_iter().collect::<Option<Places>>() else { return Ok(None) };
+        let before = locked(&self.known).replace(places.clone());
+        drop(before);
+        Ok(Some(places))
+    }
+
+    /// The place of a configuration, if the servers of the session were told of it.
+    fn place(&self, given: &Any<'_>, pending: Option<Pending>) -> PyResult<Option<Arc<Place>>> {
+        let py = given.py();
+        let id = given.getattr(intern!(py, "id"))?;
+        let names: Vec<Bound<PyString>> = given.getattr(intern!(py, "server_ids"))?.extract()?;
         if !self.met.bind(py).contains(&id)? || names.len() > SERVERS_MAX {
             return Ok(None);
         }
-        let dap = self.view.bind(py).call_method1(intern!(py, "dap"), (&last,))?;
-        let coded = last.getattr(intern!(py, "dap"))?.eq("ec")?;
-        let place = Arc::new(Place {
+        let dap = self.view.bind(py).call_method1(intern!(py, "dap"), (given,))?;
+        let coded = given.getattr(intern!(py, "dap"))?.eq("ec")?;
+        Ok(Some(Arc::new(Place {
             id: id.extract()?,
             servers: self.client.get().slots(names)?,
-            quorum: last.getattr(intern!(py, "quorum_size"))?.extract()?,
-            k: last.getattr(intern!(py, "k"))?.extract()?,
+            quorum: given.getattr(intern!(py, "quorum_size"))?.extract()?,
+            k: given.getattr(intern!(py, "k"))?.extract()?,
             coding: if coded {
-                Some(Coding::of(&last, dap.getattr(intern!(py, "coding"))?)?)
+                Some(Coding::of(given, dap.getattr(intern!(py, "coding"))?)?)
             } else {
                 None
             },
             preferred: dap.getattr(intern!(py, "holding_value"))?.extract()?,
-            configuration: last.unbind(),
+            configuration: given.clone().unbind(),
             id_given: id.unbind(),
             dap: dap.unbind(),
-        });
-        let before = std::mem::take(&mut *locked(&self.known));
-        locked(&self.known).place = Some(place.clone());
-        drop(before);
-        Ok(Some(place))
+            pending,
+            orders: Mutex::default(),
+        })))
     }
 
     fn order(&self, py: Python<'_>, place: &Place, reads: bool) -> PyResult<Arc<Order>> {
@@ -428,9 +520,8 @@ impl SmallObjects {
             && place.preferred > 0
             && place.dap.bind(py).getattr(intern!(py, "large"))?.is_truthy()?;
         let turn = locked(&self.client.get().state).turn;
-        if let Some((_, order)) = locked(&self.known).orders[usize::from(large)]
-            .as_ref()
-            .filter(|(as_of, _)| *as_of == turn)
+        if let Some((_, order)) =
+            locked(&place.orders)[usize::from(large)].as_ref().filter(|(as_of, _)| *as_of == turn)
         {
             return Ok(order.clone());
         }
@@ -447,7 +538,7 @@ impl SmallObjects {
             wanted: positions.iter().take(place.k).fold(0, |bits, position| bits | 1 << position),
             python: python.unbind(),
         });
-        let before = locked(&self.known).orders[usize::from(large)].replace((turn, order.clone()));
+        let before = locked(&place.orders)[usize::from(large)].replace((turn, order.clone()));
         drop(before);
         Ok(order)
     }
@@ -466,8 +557,8 @@ impl SmallObjects {
         if name.is_empty() || name.len() > KEY_BYTES_MAX || name.starts_with(RESERVED) {
             return Ok(None);
         }
-        let Some(place) =
-            objects.place(py)?.filter(|_| !locked(&objects.client.get().state).closed)
+        let Some(places) =
+            objects.places(py)?.filter(|_| !locked(&objects.client.get().state).closed)
         else {
             return Ok(None);
         };
@@ -500,20 +591,15 @@ impl SmallObjects {
         let operation = Box::new(Operation {
             objects: slf.clone().unbind(),
             _counted: client.counted.clone(),
-            place,
             object: object.clone().unbind(),
             done,
             timeout_s,
             deadline: now + timeout_s,
             write,
             phase: Phase::Waiting,
-            call: 0,
-            order: None,
-            unasked: false,
+            rounds: Vec::with_capacity(places.len()),
             started: now,
             resend_at: now,
-            answers: Vec::with_capacity(ANSWERS_BYTES),
-            answered: Vec::with_capacity(ANSWERS),
         });
         if let Some(write) = &operation.write {
             let mut state = locked(&client.state);
@@ -523,7 +609,7 @@ impl SmallObjects {
             }
             state.queues.insert(write.queue.clone(), VecDeque::new());
         }
-        let more = client.query(py, operation, now)?;
+        let more = client.query(py, operation, &places, now)?;
         if let (true, Some(shell)) = (more, &objects.shell) {
             shell.schedule.call0(py)?;
         }
@@ -596,6 +682,17 @@ impl ClientCore {
         Ok(found)
     }
 
+    /// Return the bytes of a pending successor, and take them in replies for checked.
+    fn know(&self, pending: &Any<'_>) -> PyResult<Vec<u8>> {
+        let bytes: Vec<u8> = self.encode.bind(pending.py()).call1((pending,))?.extract()?;
+        let successors = &mut locked(&self.state).successors;
+        if successors.len() >= SUCCESSORS_KNOWN_MAX {
+            successors.clear();
+        }
+        successors.insert(bytes.clone());
+        Ok(bytes)
+    }
+
     /// Enter these servers into the session's outbox, in this order.
     fn enter(&self, session: &Any<'_>, fresh: &[usize]) -> PyResult<()> {
         for slot in fresh {
@@ -605,128 +702,203 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Begin an operation's first round; return whether a server had no earlier message.
-    fn query(&self, py: Python<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<bool> {
+    /// Begin an operation's first rounds; return whether a server had no earlier message.
+    fn query(
+        &self,
+        py: Python<'_>,
+        mut operation: Box<Operation>,
+        places: &Places,
+        now: f64,
+    ) -> PyResult<bool> {
         let objects_kept = operation.objects.clone_ref(py);
         let objects = objects_kept.get();
         let session = objects.session.bind(py);
-        let begun =
-            objects.order(py, &operation.place, operation.write.is_none()).and_then(|order| {
-                let call = next_call(session)?;
-                if let Some(write) = &mut operation.write {
-                    write.taken = Some(
-                        objects
-                            .tags
-                            .bind(py)
-                            .call_method1(intern!(py, "begin"), (&operation.object,))?
-                            .unbind(),
-                    );
-                }
-                Ok((order, call))
-            });
-        let Ok((order, call)) = begun else { return self.give(session, operation).map(|()| true) };
-        operation.fresh_round(
-            if operation.write.is_none() { Phase::GetData } else { Phase::GetTag },
-            call,
-            now,
-            ROUND_RESEND_S,
-        );
-        operation.unasked = !order.spared.is_empty();
-        operation.order = Some(order.clone());
-        let object = operation.object.clone_ref(py);
-        let fresh =
-            locked(&self.state).post_query(operation, object.to_str(py)?, &order, &order.first);
+        let reads = operation.write.is_none();
+        let begun = places.iter().map(|place| objects.order(py, place, reads)).collect();
+        let begun: PyResult<Vec<Arc<Order>>> = begun;
+        let begun = begun.and_then(|orders| {
+            if let Some(write) = &mut operation.write {
+                let tags = objects.tags.bind(py);
+                let taken = tags.call_method1(intern!(py, "begin"), (&operation.object,))?;
+                write.taken = Some(taken.unbind());
+            }
+            for (place, order) in places.iter().zip(orders) {
+                operation.rounds.push(Round::new(place.clone(), next_call(session)?, order));
+            }
+            Ok(())
+        });
+        if begun.is_err() {
+            operation.rounds.clear();
+            return self.give(session, operation).map(|()| true);
+        }
+        let phase = if reads { Phase::GetData } else { Phase::GetTag };
+        operation.begin(phase, now, ROUND_RESEND_S);
+        let object_kept = operation.object.clone_ref(py);
+        let (object, mut fresh) = (object_kept.to_str(py)?, Vec::new());
+        {
+            let mut state = locked(&self.state);
+            for round in &operation.rounds {
+                state.post_query(phase, round, object, &round.order.first, &mut fresh);
+            }
+            state.operations.insert(operation.call(), operation);
+        }
         self.enter(session, &fresh)?;
         Ok(!fresh.is_empty())
     }
 
-    /// Count a reply. `Quorum`: the operation is complete; `Unusual`: the session must handle it.
+    /// Count a reply. `Quorum`: a round is complete; `Unusual`: the session must handle it.
     fn count(&self, server: usize, message: &Message<'_>) -> Counted {
         let mut state = locked(&self.state);
-        let Some(operation) = state.operations.get_mut(&message.call) else {
-            return Counted::NotHere;
-        };
-        match (message.reply, operation.phase) {
+        let Some((name, index)) = state.find(message.call) else { return Counted::NotHere };
+        let Some(operation) = state.operations.get_mut(&name) else { return Counted::NotHere };
+        let (phase, round) = (operation.phase, &mut operation.rounds[index]);
+        if round.found.is_some() {
+            return Counted::Taken;
+        }
+        match (message.reply, phase) {
             (Reply::Other, _) => return Counted::Unusual,
             (Reply::Tag(_), Phase::GetTag)
             | (Reply::Data(_), Phase::GetData)
             | (Reply::Ack, Phase::PutData) => {}
             _ => return Counted::Taken,
         }
-        let Some(position) = operation.place.servers.iter().position(|slot| *slot == server) else {
+        let known = round.place.pending.as_ref().map_or(&[][..], |pending| &pending.bytes);
+        if !message.successor.is_empty() && message.successor != known {
+            return Counted::Unusual;
+        }
+        let Some(position) = round.place.servers.iter().position(|slot| *slot == server) else {
             return Counted::Taken;
         };
         let position = position as u8;
-        if operation.answered.contains(&position) {
+        if round.answered.contains(&position) {
             return Counted::Taken;
         }
-        if operation.answered.len() + 1 < operation.place.quorum {
-            operation.answers.extend_from_slice(message.bytes);
-            operation.answered.push(position);
+        if round.answered.len() + 1 < round.place.quorum {
+            round.keep(position, message.bytes);
             return Counted::Taken;
         }
-        state.operations.remove(&message.call).map_or(Counted::NotHere, Counted::Quorum)
+        let operation = state.operations.remove(&name);
+        operation.map_or(Counted::NotHere, |operation| Counted::Quorum(operation, index, position))
     }
 
     /// Continue after a quorum, complete with `last`. Return an operation left to the session.
     fn conclude(
         &self,
         session: &Any<'_>,
-        operation: Box<Operation>,
-        last: Reply<'_>,
+        mut operation: Box<Operation>,
+        (index, position, last): (usize, u8, &Message<'_>),
         now: f64,
     ) -> PyResult<Option<Box<Operation>>> {
-        match operation.phase {
-            Phase::GetData => self.conclude_read(session, operation, last, now),
-            Phase::GetTag => self.conclude_query(session, operation, last, now),
-            _ => self.conclude_write(session, operation, now),
+        if operation.phase == Phase::PutData {
+            return self.conclude_write(session, operation, now);
         }
+        let Some(found) = self.found(session.py(), &operation, index, last)? else {
+            return Ok(Some(operation));
+        };
+        operation.rounds[index].found = Some(found);
+        if operation.rounds.iter().any(|round| round.found.is_none()) {
+            learn_usual(session, now - operation.started)?;
+            operation.rounds[index].keep(position, last.bytes);
+            locked(&self.state).operations.insert(operation.call(), operation);
+            return Ok(None);
+        }
+        let mut left = if operation.phase == Phase::GetData {
+            self.conclude_read(session, operation, now)?
+        } else {
+            self.conclude_query(session, operation, now)?
+        };
+        if let Some(operation) = &mut left {
+            operation.rounds[index].found = None;
+        }
+        Ok(left)
     }
 
+    /// The result of a round, complete with `last`; None: the Python twin finds more.
+    fn found(
+        &self,
+        py: Python<'_>,
+        operation: &Operation,
+        index: usize,
+        last: &Message<'_>,
+    ) -> PyResult<Option<Answer>> {
+        let round = &operation.rounds[index];
+        let place = &round.place;
+        let replies: Vec<Message<'_>> = round.replies().chain(std::iter::once(*last)).collect();
+        if operation.phase == Phase::GetTag {
+            let tags = replies
+                .iter()
+                .map(|message| if let Reply::Tag(tag) = message.reply { tag.number } else { 0 });
+            return Ok(Some(Answer::Highest(tags.max().unwrap_or(0))));
+        }
+        let datas: Vec<Data<'_>> = replies
+            .iter()
+            .filter_map(
+                |message| if let Reply::Data(data) = message.reply { Some(data) } else { None },
+            )
+            .collect();
+        let (tag, length, value) = match settled(place, &datas, operation.object.to_str(py)?) {
+            None => return Ok(None),
+            Some((tag, DELETED_LENGTH, _)) => (tag, DELETED_LENGTH, self.tombstone.clone_ref(py)),
+            Some((tag, length, elements)) => match decoded(py, place, length, elements)? {
+                None => return Ok(None),
+                Some(value) => (tag, length, value),
+            },
+        };
+        if place.preferred > 0 {
+            place.dap.bind(py).setattr(intern!(py, "large"), false)?;
+        }
+        let told = replies.iter().any(|message| !message.successor.is_empty());
+        let lasting = tag == NEVER_WRITTEN
+            || replies
+                .iter()
+                .zip(&datas)
+                .all(|(message, data)| data.preceding || message.successor.is_empty());
+        Ok(Some(Answer::Version { tag, length, value, told, lasting }))
+    }
+
+    /// Give the newest version (`newest`), at a quorum to stay (`at_quorum`).
     fn conclude_read(
         &self,
         session: &Any<'_>,
-        operation: Box<Operation>,
-        last: Reply<'_>,
+        mut operation: Box<Operation>,
         now: f64,
     ) -> PyResult<Option<Box<Operation>>> {
         let py = session.py();
-        let (tag, length, value) = {
-            let replies = operation
-                .replies()
-                .chain(std::iter::once(last))
-                .filter_map(|reply| if let Reply::Data(data) = reply { Some(data) } else { None });
-            let replies: Vec<Data<'_>> = replies.collect();
-            match settled(&operation, &replies, operation.object.to_str(py)?) {
-                None => return Ok(Some(operation)),
-                Some((tag, DELETED_LENGTH, _)) => {
-                    (tag, DELETED_LENGTH, self.tombstone.clone_ref(py))
-                }
-                Some((tag, length, elements)) => {
-                    match decoded(py, &operation.place, length, elements)? {
-                        None => return Ok(Some(operation)),
-                        Some(value) => (tag, length, value),
-                    }
-                }
+        let versions = operation.rounds.iter().enumerate().filter_map(|(index, round)| {
+            if let Some(Answer::Version { tag, lasting, .. }) = round.found {
+                Some((tag, index, lasting))
+            } else {
+                None
             }
+        });
+        let versions: Vec<_> = versions.collect();
+        let newest = versions.iter().map(|(tag, index, _)| (*tag, *index)).max();
+        let Some((tag, index)) = newest.filter(|(newest, _)| {
+            versions.iter().any(|(tag, _, lasting)| *lasting && tag == newest)
+        }) else {
+            return Ok(Some(operation));
         };
-        if operation.place.preferred > 0 {
-            operation.place.dap.bind(py).setattr(intern!(py, "large"), false)?;
-        }
+        let place = operation.rounds[index].place.clone();
+        let Some(Answer::Version { length, value, told, lasting, .. }) =
+            operation.rounds[index].found.take()
+        else {
+            return Ok(Some(operation));
+        };
         learn_usual(session, now - operation.started)?;
         let result = if operation.objects.get().shell.is_some() {
             value.into_bound(py)
         } else {
             let tag = self.tag.bind(py).call1((tag.number, tag.writer))?;
+            let successor = place.pending.as_ref().filter(|_| told);
             self.found.bind(py).call1((
                 &tag,
                 value,
                 length,
                 &tag,
                 true,
-                py.None(),
-                &operation.place.id_given,
-                true,
+                successor.map(|pending| &pending.python),
+                &place.id_given,
+                lasting,
             ))?
         };
         finish(&operation, result)?;
@@ -737,16 +909,18 @@ impl ClientCore {
         &self,
         session: &Any<'_>,
         mut operation: Box<Operation>,
-        last: Reply<'_>,
         now: f64,
     ) -> PyResult<Option<Box<Operation>>> {
         let py = session.py();
-        let tags = operation
-            .replies()
-            .chain(std::iter::once(last))
-            .map(|reply| if let Reply::Tag(tag) = reply { tag.number } else { 0 });
-        let highest = tags.max().unwrap_or(0);
-        let place = operation.place.clone();
+        let highest = |round: &Round| {
+            if let Some(Answer::Highest(number)) = round.found { Some(number) } else { None }
+        };
+        let highest = operation.rounds.iter().filter_map(highest).max().unwrap_or(0);
+        let Some((place, order)) =
+            operation.rounds.last().map(|round| (round.place.clone(), round.order.clone()))
+        else {
+            return Ok(Some(operation));
+        };
         let objects_kept = operation.objects.clone_ref(py);
         let objects = objects_kept.get();
         let Some(Write { value, taken: Some(taken), .. }) = &operation.write else {
@@ -776,13 +950,10 @@ impl ClientCore {
         taken.setattr(intern!(py, "number"), tag.number)?;
         let call = next_call(session)?;
         let size = elements[0].bytes().len() * place.servers.len();
-        operation.fresh_round(
-            Phase::PutData,
-            call,
-            now,
-            ROUND_RESEND_S + size as f64 / SEND_BYTES_PER_S_EXPECTED,
-        );
-        operation.unasked = false;
+        let resend_after_s = ROUND_RESEND_S + size as f64 / SEND_BYTES_PER_S_EXPECTED;
+        operation.begin(Phase::PutData, now, resend_after_s);
+        operation.rounds.clear();
+        operation.rounds.push(Round { unasked: false, ..Round::new(place.clone(), call, order) });
         if let Some(write) = &mut operation.write {
             (write.before, write.highest, write.tag) = (before, Some(highest), tag);
         }
@@ -836,15 +1007,13 @@ impl ClientCore {
     /// Begin the next write of an object after the end of a write.
     fn leave(&self, session: &Any<'_>, queue: &str, now: f64) -> PyResult<()> {
         let py = session.py();
-        let Some(mut next) =
-            locked(&self.state).queues.get_mut(queue).and_then(VecDeque::pop_front)
+        let Some(next) = locked(&self.state).queues.get_mut(queue).and_then(VecDeque::pop_front)
         else {
             locked(&self.state).queues.remove(queue);
             return Ok(());
         };
-        let Some(place) = next.objects.get().place(py)? else { return self.give(session, next) };
-        next.place = place;
-        self.query(py, next, now).map(|_| ())
+        let Some(places) = next.objects.get().places(py)? else { return self.give(session, next) };
+        self.query(py, next, &places, now).map(|_| ())
     }
 
     /// Give a removed operation to the Python session, and with a write all following writes.
@@ -861,21 +1030,33 @@ impl ClientCore {
         Ok(())
     }
 
-    fn begun(&self, py: Python<'_>, operation: Operation) -> PyResult<FastOperation> {
+    fn round(&self, py: Python<'_>, round: &Round) -> PyResult<Py<FastRound>> {
         let answers = PyDict::new(py);
-        if !operation.answered.is_empty() {
+        if !round.answered.is_empty() {
             let mut frame = vec![WIRE_VERSION];
-            wire::put_array(&mut frame, operation.answered.len());
-            frame.extend_from_slice(&operation.answers);
+            wire::put_array(&mut frame, round.answered.len());
+            frame.extend_from_slice(&round.answers);
             let replies = self.decode_replies.bind(py).call1(((PyBytes::new(py, &frame),),))?;
-            for (index, position) in operation.answered.iter().enumerate() {
-                let name = locked(&self.state).slots
-                    [operation.place.servers[usize::from(*position)]]
-                .name
-                .clone_ref(py);
+            for (index, position) in round.answered.iter().enumerate() {
+                let slot = round.place.servers[usize::from(*position)];
+                let name = locked(&self.state).slots[slot].name.clone_ref(py);
                 answers.set_item(name, replies.get_item(index)?)?;
             }
         }
+        let round = FastRound {
+            configuration: round.place.configuration.clone_ref(py),
+            call: round.call,
+            order: round.order.python.clone_ref(py),
+            unasked: round.unasked,
+            answers: answers.unbind(),
+            ended: round.found.is_some(),
+        };
+        Py::new(py, round)
+    }
+
+    fn begun(&self, py: Python<'_>, operation: Operation) -> PyResult<FastOperation> {
+        let rounds = operation.rounds.iter().map(|round| self.round(py, round));
+        let rounds = rounds.collect::<PyResult<Vec<_>>>()?;
         let objects = operation.objects.get();
         let (value, taken, before, highest) = match operation.write {
             Some(write) => (Some(write.value), write.taken, write.before, write.highest),
@@ -890,12 +1071,8 @@ impl ClientCore {
             done: operation.done,
             timeout_s: operation.timeout_s,
             deadline: operation.deadline,
-            call: operation.call,
-            configuration: operation.place.configuration.clone_ref(py),
-            order: operation.order.as_ref().map(|order| order.python.clone_ref(py)),
-            unasked: operation.unasked,
+            rounds,
             started: operation.started,
-            answers: answers.unbind(),
             taken,
             before,
             highest,
@@ -907,7 +1084,8 @@ enum Counted {
     NotHere,
     Unusual,
     Taken,
-    Quorum(Box<Operation>),
+    /// The operation, and the positions of the round and of the last server.
+    Quorum(Box<Operation>, usize, u8),
 }
 
 #[pymethods]
@@ -920,6 +1098,7 @@ impl ClientCore {
             counted: Arc::default(),
             decode_replies: door.getattr("decode_replies")?.unbind(),
             decode_own: door.getattr("decode_own")?.unbind(),
+            encode: door.getattr("encode")?.unbind(),
             tag: door.getattr("Tag")?.unbind(),
             found: door.getattr("DataResult")?.unbind(),
             tombstone: door.getattr("TOMBSTONE")?.unbind(),
@@ -973,10 +1152,7 @@ impl ClientCore {
         let py = session.py();
         let header = frames.get_item(0)?.cast_into::<PyBytes>()?;
         let found = messages(header.as_bytes());
-        let whole = frames.len()? == 1
-            && found.as_ref().is_some_and(|found| {
-                found.iter().all(|message| !matches!(message.reply, Reply::Other))
-            });
+        let whole = frames.len()? == 1 && found.as_ref().is_some_and(|found| self.all_usual(found));
         let mut decoded =
             if whole { None } else { Some(self.decode_replies.bind(py).call1((frames,))?) };
         let found = match (found, &decoded) {
@@ -989,7 +1165,7 @@ impl ClientCore {
                 let calls = decoded.try_iter()?.map(call).collect::<PyResult<Vec<u64>>>()?;
                 calls
                     .into_iter()
-                    .map(|call| Message { call, reply: Reply::Other, bytes: &[] })
+                    .map(|call| Message { call, reply: Reply::Other, successor: &[], bytes: &[] })
                     .collect()
             }
         };
@@ -1003,8 +1179,8 @@ impl ClientCore {
         for (index, message) in found.iter().enumerate() {
             match self.count(slot, message) {
                 Counted::Taken => continue,
-                Counted::Quorum(operation) => {
-                    match self.conclude(session, operation, message.reply, now)? {
+                Counted::Quorum(operation, round, position) => {
+                    match self.conclude(session, operation, (round, position, message), now)? {
                         None => continue,
                         Some(operation) => self.give(session, operation)?,
                     }
@@ -1076,34 +1252,40 @@ impl ClientCore {
 
     /// The calls of the rounds under way, in order.
     fn calls(&self) -> Vec<u64> {
-        locked(&self.state).operations.keys().copied().collect()
+        let state = locked(&self.state);
+        let rounds = state.operations.values().flat_map(|operation| &operation.rounds);
+        rounds.filter(|round| round.found.is_none()).map(|round| round.call).collect()
     }
 
     /// Let time pass for a round of this core; give it to the session to ask again or to end.
     fn age(&self, session: &Any<'_>, call: u64, now: f64, hedge_after_s: f64) -> PyResult<()> {
         let mut state = locked(&self.state);
-        let Some(operation) = state.operations.get_mut(&call) else { return Ok(()) };
+        let Some((name, index)) = state.find(call) else { return Ok(()) };
+        let Some(operation) = state.operations.get(&name) else { return Ok(()) };
         if now >= operation.deadline || now >= operation.resend_at {
             drop(state);
             return self.hand_over(session, call);
         }
-        let (order, object) = (operation.order.clone(), operation.object.clone_ref(session.py()));
-        if !operation.unasked || now < operation.started + hedge_after_s {
+        if !operation.rounds[index].unasked || now < operation.started + hedge_after_s {
             return Ok(());
         }
-        operation.unasked = false;
-        let (Some(order), Some(operation)) = (order, state.operations.remove(&call)) else {
-            return Ok(());
-        };
-        let fresh =
-            state.post_query(operation, object.to_str(session.py())?, &order, &order.spared);
+        let (py, mut fresh) = (session.py(), Vec::new());
+        let object = operation.object.clone_ref(py);
+        let Some(mut operation) = state.operations.remove(&name) else { return Ok(()) };
+        let (phase, round) = (operation.phase, &mut operation.rounds[index]);
+        round.unasked = false;
+        state.post_query(phase, round, object.to_str(py)?, &round.order.spared, &mut fresh);
+        state.operations.insert(name, operation);
         drop(state);
         self.enter(session, &fresh)
     }
 
     /// Give the operation of this call to the session, if the core has it.
     fn hand_over(&self, session: &Any<'_>, call: u64) -> PyResult<()> {
-        let operation = locked(&self.state).operations.remove(&call);
+        let operation = {
+            let mut state = locked(&self.state);
+            state.find(call).and_then(|(name, _)| state.operations.remove(&name))
+        };
         operation.map_or(Ok(()), |operation| self.give(session, operation))
     }
 
@@ -1132,7 +1314,7 @@ impl ClientCore {
             .operations
             .values()
             .find(|operation| wanted(operation))
-            .map(|operation| operation.call);
+            .map(|operation| operation.call());
         call.map_or_else(
             || self.hand_over_those(session, wanted),
             |call| self.hand_over(session, call),
@@ -1164,10 +1346,19 @@ impl ClientCore {
                 .operations
                 .values()
                 .filter(|operation| found(operation))
-                .map(|operation| operation.call)
+                .map(|operation| operation.call())
                 .collect()
         };
         calls.into_iter().try_for_each(|call| self.hand_over(session, call))
+    }
+
+    /// Whether the Python twin would find each of these replies valid, successors included.
+    fn all_usual(&self, found: &[Message<'_>]) -> bool {
+        let state = locked(&self.state);
+        found.iter().all(|message| {
+            !matches!(message.reply, Reply::Other)
+                && (message.successor.is_empty() || state.successors.contains(message.successor))
+        })
     }
 
     fn add(&self, messages: &Bound<'_, PyList>, frame: Bound<'_, PyBytes>) -> PyResult<()> {
@@ -1209,8 +1400,7 @@ type Settled<'a> = (Tag, i64, Vec<Element<'a>>);
 
 /// The version first in each List of a quorum, its length, and k intact elements of the version
 /// (ares/dap/reading.py); a tombstone has no elements.
-fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Option<Settled<'a>> {
-    let place = &operation.place;
+fn settled<'a>(place: &Place, replies: &[Data<'a>], object: &str) -> Option<Settled<'a>> {
     if replies.iter().all(|reply| reply.newest.is_none() && reply.trimmed == NEVER_WRITTEN) {
         return Some((NEVER_WRITTEN, DELETED_LENGTH, Vec::new()));
     }

@@ -26,7 +26,7 @@ pub const DOOR: &str = "ares.compiled";
 #[pyo3(name = "_core")]
 pub mod core_module {
     #[pymodule_export]
-    use crate::client::{ClientCore, FastOperation, SmallObjects};
+    use crate::client::{ClientCore, FastOperation, FastRound, SmallObjects};
     #[pymodule_export]
     use crate::rabin::rabin_ends;
     #[pymodule_export]

@@ -15,7 +15,7 @@ from ares.dap.primitives import DataAccess
 from ares.dap.version_list import VersionList
 from ares.engine.readiness import Readiness
 from ares.engine.session import Session
-from ares.engine.takeover import FastOperation
+from ares.engine.takeover import FastOperation, FastRound
 from ares.model.configuration import Status, Successor
 from ares.model.identity import ClientId, ObjectName
 from ares.model.messages import Element
@@ -120,10 +120,10 @@ def test_the_core_has_the_constants_of_python():
     ("constants", "reason"),
     [
         (CONSTANTS, ""),
-        (CONSTANTS | {"RELEASE": "0.0.1"}, "its RELEASE is 0.0.1, not 0.1.0"),
+        (CONSTANTS | {"RELEASE": "0.0.1"}, "its RELEASE is 0.0.1, not 0.1.1"),
         (CONSTANTS | {"KEY_BYTES_MAX": 512}, "its KEY_BYTES_MAX is 512, not 1024"),
         (CONSTANTS | {"MORE": 1}, "its MORE is 1, not None"),
-        (None, "its RELEASE is None, not 0.1.0"),
+        (None, "its RELEASE is None, not 0.1.1"),
     ],
     ids=["equal", "release", "value", "more", "none"],
 )
@@ -139,7 +139,9 @@ def test_a_core_with_other_constants_is_refused_with_the_reason(monkeypatch, con
 
 
 @needs_core
-@pytest.mark.parametrize("kind", [ClientCore, FastOperation, ObjectTable, ServedTurn, ServerCore])
+@pytest.mark.parametrize(
+    "kind", [ClientCore, FastOperation, FastRound, ObjectTable, ServedTurn, ServerCore]
+)
 def test_the_classes_of_the_core_have_the_members_of_the_door(kind):
     members = {
         name

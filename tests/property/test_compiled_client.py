@@ -20,7 +20,16 @@ from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.errors import BadMessage, ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
-from ares.model.messages import Ack, DataReply, Element, PutData, Reason, Refused, TagReply
+from ares.model.messages import (
+    Ack,
+    DataReply,
+    Element,
+    PutData,
+    Reason,
+    Refused,
+    TagReply,
+    WriteConfig,
+)
 from ares.model.tag import TAG_ZERO, Tag
 from ares.platform.environment import PURE_VARIABLE
 from ares.platform.interpreter import python
@@ -41,6 +50,18 @@ CONFIGURATIONS = [
     Configuration.ec(SERVERS, 3).at(DEFAULT_DOMAIN, 0),
 ]
 NEXT = Configuration.abd(SERVERS[:3]).at(DEFAULT_DOMAIN, 1, CONFIGURATIONS[0].id)
+THIRD = Configuration.abd(SERVERS[2:]).at(DEFAULT_DOMAIN, 2, NEXT.id)
+MOVES = [
+    [CONFIGURATIONS[0], NEXT],
+    [
+        CONFIGURATIONS[1],
+        Configuration.ec(SERVERS[::-1], 2).at(DEFAULT_DOMAIN, 1, CONFIGURATIONS[1].id),
+    ],
+]
+"""Configurations known to a client while a domain moves; the last is pending."""
+
+SEQUENCES = [[configuration] for configuration in CONFIGURATIONS] + MOVES
+OF_SEQUENCES = ["abd", "ec", "abd to abd", "ec to ec"]
 NAMES = [ObjectName("a"), ObjectName("ü" * 20)]
 VALUES = [b"", b"0123456789", b"x" * 3000, b"y" * 8191, b"z" * 9000]
 TIMEOUT_S = 3.0
@@ -111,7 +132,10 @@ class Twin:
 
 def odd(reply, kind, name, configuration):
     """Return another reply than a correct server would give."""
-    successor = Successor(NEXT, Status.FINALIZED if kind == "finalized" else Status.PENDING)
+    successor = Successor(
+        THIRD if kind == "third" else NEXT,
+        Status.FINALIZED if kind == "finalized" else Status.PENDING,
+    )
     match kind:
         case "refused" | "full" | "unknown":
             reason = {
@@ -132,13 +156,18 @@ def odd(reply, kind, name, configuration):
             )
         case "traced" if isinstance(reply, TagReply):
             return TagReply(reply.call, reply.tag, None, (0.5, 0.5))
-        case "pending" | "finalized" if isinstance(reply, TagReply):
+        case "final" if getattr(reply, "successor", None) is not None:
+            known = Successor(reply.successor.configuration, Status.FINALIZED)
+            return msgspec.structs.replace(reply, successor=known)
+        case "preceding" if isinstance(reply, DataReply):
+            return msgspec.structs.replace(reply, preceding=not reply.preceding)
+        case "pending" | "finalized" | "third" if isinstance(reply, TagReply):
             return TagReply(reply.call, reply.tag, successor)
-        case "pending" | "finalized" if isinstance(reply, DataReply):
+        case "pending" | "finalized" | "third" if isinstance(reply, DataReply):
             return DataReply(
                 reply.call, reply.tags, reply.length, reply.trimmed, reply.element, successor
             )
-        case "pending" | "finalized":
+        case "pending" | "finalized" | "third":
             return Ack(reply.call, successor)
         case "bare" if isinstance(reply, DataReply):
             return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, None, None)
@@ -177,6 +206,9 @@ ODD = [
     "traced",
     "pending",
     "finalized",
+    "third",
+    "final",
+    "preceding",
     "bare",
     "empty",
     "rotten",
@@ -184,6 +216,9 @@ ODD = [
     "huge",
     "nobody's",
 ]
+NEWS = ("pending", "finalized", "third", "final")
+"""Kinds of replies that tell another configuration."""
+
 EVENTS = st.one_of(
     st.tuples(
         st.just("start"),
@@ -213,10 +248,13 @@ EVENTS = st.one_of(
 
 
 class Both:
-    """Twins with the same events, and servers."""
+    """Twins with the same events, and servers.
 
-    def __init__(self, configuration):
-        self.configuration, self.now = configuration, 0.0
+    ``following``: the pending successor of ``configuration`` that all know, if any.
+    """
+
+    def __init__(self, configuration, following=None):
+        self.configuration, self.following, self.now = configuration, following, 0.0
         self.twins = [Twin(configuration, compiled) for compiled in (True, False)]
         self.replicas = {
             server.id: Replica(server.id, server.identity, configuration)
@@ -224,6 +262,18 @@ class Both:
         }
         self.waiting = {server.id: [] for server in configuration.servers}
         self.start("write", NAMES[0], b"first")  # servers are met
+        self.answer_all()
+        if following is not None:
+            self._follow(Successor(following, Status.PENDING))
+
+    def _follow(self, successor):
+        """Let all clients and servers know the successor, and use it once."""
+        configuration = self.configuration
+        for replica in self.replicas.values():
+            replica.handle(WriteConfig(CallId(1), configuration.id, successor))
+        for twin in self.twins:
+            twin.view.sequence.add(configuration, successor)
+        self.start("delete", NAMES[1], b"")
         self.answer_all()
 
     def start(self, kind, name, value):
@@ -260,15 +310,19 @@ class Both:
 
     def rival(self, number, name, highest):
         """Bring another client's write to this server."""
-        id, tag, value = self.configuration.id, Tag(highest, ClientId(9)), b"rival"
+        server, configuration = self.configuration.server_ids[number], self.configuration
+        if self.following is not None and highest % 3:
+            configuration = self.following
+        if server not in configuration.server_ids:
+            return
+        position = configuration.server_ids.index(server)
+        id, tag, value = configuration.id, Tag(highest, ClientId(9)), b"rival"
         parts, index = (
-            coding_for(self.configuration).encode(value)[number],
-            number if self.configuration.dap == "ec" else 0,
+            coding_for(configuration).encode(value)[position],
+            position if configuration.dap == "ec" else 0,
         )
         element = sealed(id, name, tag, index, len(value), parts)
-        self.replicas[self.configuration.server_ids[number]].handle(
-            PutData(CallId(1), id, name, tag, element)
-        )
+        self.replicas[server].handle(PutData(CallId(1), id, name, tag, element))
 
     def do(self, event, *rest):
         match event:
@@ -297,11 +351,11 @@ class Both:
         assert mine.knows() == pure.knows()
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=["abd", "ec"])
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=OF_SEQUENCES)
 @settings(max_examples=300, deadline=None)
 @given(events=st.lists(EVENTS, max_size=60))
-def test_it_does_what_the_session_does(configuration, events):
-    both = Both(configuration)
+def test_it_does_what_the_session_does(sequence, events):
+    both = Both(*sequence)
     for event in events:
         both.do(*event)
     both.post()
@@ -329,13 +383,7 @@ def drawn(rng):
                 server,
                 1,
                 False,
-                rng.choice(
-                    [
-                        kind
-                        for kind in ODD
-                        if kind not in ("pending", "finalized", "huge", "refused all")
-                    ]
-                ),
+                rng.choice([kind for kind in ODD if kind not in (*NEWS, "huge", "refused all")]),
             ),
             ("rival", server, name, rng.randrange(1, 60)),
             ("tick", rng.choice([0.001, 0.03, 0.3])),
@@ -347,9 +395,9 @@ def drawn(rng):
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=["abd", "ec"])
-def test_it_does_what_the_session_does_for_long(configuration, seed):
-    rng, both = random.Random(seed), Both(configuration)
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=OF_SEQUENCES)
+def test_it_does_what_the_session_does_for_long(sequence, seed):
+    rng, both = random.Random(seed), Both(*sequence)
     for _ in range(500):
         both.do(*drawn(rng))
 
@@ -359,9 +407,9 @@ def test_it_does_what_the_session_does_for_long(configuration, seed):
 )
 @pytest.mark.parametrize("answers", range(10))
 @pytest.mark.parametrize("kind", ["read", "write"])
-@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=["abd", "ec"])
-def test_an_operation_goes_on_in_the_session_wherever_it_was(configuration, kind, answers, unusual):
-    both = Both(configuration)
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=OF_SEQUENCES)
+def test_an_operation_goes_on_in_the_session_wherever_it_was(sequence, kind, answers, unusual):
+    both = Both(*sequence)
     both.start(kind, NAMES[0], b"second")
     for number in range(answers):
         both.answer(number % N, 1)
@@ -426,6 +474,72 @@ def test_most_operations_are_the_cores_from_beginning_to_end():
             both.do("answer", number, 9, False, "")
     assert len(both.twins[0].ends) == 6  # with a message from within
     assert all(error == "None" for _, _, error in both.twins[0].ends)
+
+
+class _Counted:
+    """Operations taken over by a session."""
+
+    def __init__(self, session):
+        self._session, self._take_over, self.count = session, session.take_over, 0
+        session.take_over = self
+
+    def __call__(self, begun):
+        self.count += 1
+        self._take_over(begun)
+
+
+@pytest.mark.parametrize("move", MOVES, ids=OF_SEQUENCES[2:])
+def test_operations_are_the_cores_while_a_domain_moves(move):
+    both = Both(*move)
+    twin, _ = both.twins
+    before, taken = len(twin.ends), _Counted(twin.session)
+    for kind, name in (("read", NAMES[0]), ("write", NAMES[0]), ("read", NAMES[0])):
+        both.start(kind, name, b"second")
+        assert not twin.session.jobs
+        both.answer_all()
+        both.compare()
+    assert taken.count == 0
+    [first, tag, *_, second] = [result for _, result, _ in twin.ends[before:]]
+    assert (first.value, first.configuration) == (b"first", move[0].id)
+    assert (second.value, second.configuration, second.tag) == (b"second", move[1].id, tag)
+    assert tag > first.tag
+
+
+@pytest.mark.parametrize("move", MOVES, ids=OF_SEQUENCES[2:])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_version_that_a_mover_may_have_missed_is_written_back(move, late):
+    """Servers of the old configuration store a version before, or after, they hear of the move."""
+    both = Both(move[0])
+    if not late:
+        both.start("write", NAMES[0], b"second")
+        both.answer_all()
+    both.following = move[1]
+    both._follow(Successor(move[1], Status.PENDING))
+    if late:
+        for number in range(N):
+            both.rival(number, NAMES[0], 30)  # in the old configuration
+    [twin, _] = both.twins
+    taken = _Counted(twin.session)
+    both.start("read", NAMES[0], b"")
+    both.answer_all()
+    both.compare()
+    assert taken.count == late
+    assert twin.ends[-1][1].value == (b"rival" if late else b"second")
+
+
+@pytest.mark.parametrize("move", MOVES, ids=OF_SEQUENCES[2:])
+@pytest.mark.parametrize("kind", ["read", "write"])
+@pytest.mark.parametrize("news", ["third", "final"])
+def test_news_of_another_configuration_end_the_cores_part(move, kind, news):
+    both = Both(*move)
+    [twin, _] = both.twins
+    taken = _Counted(twin.session)
+    both.start(kind, NAMES[0], b"second")
+    for number in range(N):
+        both.do("answer", number, 1, False, news)
+    assert taken.count == 1
+    both.answer_all()
+    both.compare()
 
 
 @pytest.mark.parametrize(("kind", "count", "size"), [("read", 4097, 0), ("write", 4200, 8000)])

@@ -89,6 +89,14 @@ class SequenceMachine(RuleBasedStateMachine):
         for before, after in itertools.pairwise(entries):
             assert sequence.before(after) == before
 
+    @invariant()
+    def names_a_pending_successor_of_the_last_finalized_alone(self):
+        sequence, pending = self.sequence, self.sequence.pending
+        if pending is not None:
+            assert sequence.active == [sequence.last_finalized, pending.configuration]
+            assert pending.status is Status.PENDING
+            assert sequence.knows(sequence.last_finalized, pending)
+
 
 TestSequence = SequenceMachine.TestCase
 TestSequence.settings = settings(deadline=None, max_examples=60, stateful_step_count=25)

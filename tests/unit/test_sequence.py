@@ -110,3 +110,26 @@ def test_an_active_entry_is_not_forgotten():
     sequence = ConfigurationSequence(C[0])
     sequence.forget(C[0])
     assert sequence.active == [C[0]]
+
+
+def test_the_pending_successor_is_the_last_of_two_known_to_a_quorum():
+    sequence = ConfigurationSequence(C[0])
+    assert sequence.pending is None
+    sequence.adopt(pending(1))
+    assert sequence.pending is None, "no quorum is known to know"
+    sequence.add(C[0], pending(1))
+    assert sequence.pending == pending(1)
+    sequence.add(C[1], pending(2))
+    assert sequence.pending is None, "there are three"
+    sequence.add(C[0], final(1))
+    assert sequence.pending == pending(2)
+    sequence.add(C[1], final(2))
+    assert sequence.pending is None
+
+
+def test_a_change_is_told_before_and_nothing_else():
+    sequence, told = ConfigurationSequence(C[0]), []
+    sequence.changing = lambda: told.append(places(sequence))
+    for successor in (pending(1), pending(1), final(1), final(1), pending(1)):
+        sequence.add(C[0], successor)
+    assert told == [([], [0]), ([], [0, 1])]
