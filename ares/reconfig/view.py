@@ -141,7 +141,7 @@ class Switches(Struct, frozen=True):
     batch: bool = True
     fast_read: bool = True
     optimised: bool = True
-    ahead: bool = False
+    ahead: bool = True
 
 
 class View:

@@ -126,8 +126,8 @@ class KeptNotes:
         return [(note, now - at) for note, at in self.heard.values()]
 
 
-SETTINGS = AutopilotSettings(after_s=2.0, every_s=0.1, bytes_per_s=10**9)
-LEADS_FOR_S = 1.0
+SETTINGS = AutopilotSettings(after_s=3.0, every_s=0.1, bytes_per_s=10**9)
+LEADS_FOR_S = 2.0
 """Seconds of leadership, less than a server must be absent."""
 
 

@@ -27,6 +27,7 @@ from ares.replica.replica import Replica
 from ares.server.storage_server import StorageServer
 from tests.inproc.inproc_cluster import InprocCluster
 from tests.inproc.network import InprocListener
+from tests.protocol.protocol_world import CARRIED
 
 pytestmark = pytest.mark.virtual_time
 SETTINGS = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=10**9)
@@ -190,7 +191,7 @@ async def test_the_next_leader_finishes_what_the_last_one_began(cluster: InprocC
     user = cluster.manager()
     await asyncio.gather(*(user.write(f"key{number}", bytes(100_000)) for number in range(10)))
     settings = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=500_000)
-    leaders = Leaders(cluster, settings, switches=Switches(ahead=False))
+    leaders = Leaders(cluster, settings, switches=CARRIED)
     async with leaders.flying():
         await until(lambda: leaders.sentence().startswith("watches"))
         cluster.stop("s2")
@@ -230,7 +231,7 @@ async def test_a_decision_of_another_client_is_never_undone(cluster: InprocClust
     The autopilot's wish for the old configuration does not follow the new configuration. Without
     copies ahead the decision is made before the autopilot acts.
     """
-    user = cluster.manager(switches=Switches(ahead=False))
+    user = cluster.manager(switches=CARRIED)
     await user.write("key", b"v")
     leaders = Leaders(cluster)
     async with leaders.flying():

@@ -23,6 +23,7 @@ from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
 from ares.server.storage_server import StorageServer
 from tests.inproc.network import InprocListener
+from tests.protocol.protocol_world import CARRIED
 
 EC = Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)
 ABD = Configuration.abd(["s4", "s5", "s6"])
@@ -272,7 +273,7 @@ async def test_a_mistake_beside_an_operation_ends_the_operation(cluster):
 
 
 async def test_a_cancelled_reconfiguration_is_finished_by_the_next(cluster):
-    store = cluster.manager()
+    store = cluster.manager(switches=CARRIED)
     await asyncio.gather(*(store.write(f"key{number}", b"v") for number in range(20)))
     moving = asyncio.Event()
     running = asyncio.create_task(
@@ -289,7 +290,7 @@ async def test_a_cancelled_reconfiguration_is_finished_by_the_next(cluster):
 
 
 async def test_closing_during_update_config_says_that_it_may_have_taken_effect(cluster):
-    store = cluster.manager(timeout_s=3600)
+    store = cluster.manager(timeout_s=3600, switches=CARRIED)
     await asyncio.gather(*(store.write(f"key{number}", b"v") for number in range(20)))
     cluster.put_taken.clear()
     running = asyncio.create_task(store.reconfigure(EC))
@@ -307,7 +308,7 @@ async def test_closing_during_update_config_says_that_it_may_have_taken_effect(c
 
 async def test_a_move_whose_target_is_cut_off_says_what_stops_and_until_when(cluster):
     """The report on reads and writes is true for a client."""
-    store, other = cluster.manager(timeout_s=1.0), cluster.manager(timeout_s=1.0)
+    store, other = (cluster.manager(timeout_s=1.0, switches=CARRIED) for _ in range(2))
     await asyncio.gather(*(store.write(f"key{number}", b"v") for number in range(20)))
     target = Configuration.abd(["s3", "s4", "s5"])
 

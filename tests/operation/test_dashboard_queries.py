@@ -31,8 +31,12 @@ pytestmark = pytest.mark.process
 PATIENCE_S = 120.0
 LOAD_SCRIPT = """
 import asyncio, itertools, sys, ares
+from ares.cluster.settings import Settings
+from msgspec.structs import replace
 async def main():
-    async with ares.connect(sys.argv[1]) as store:
+    settings = Settings.load(sys.argv[1])
+    client = replace(settings.client, ahead=False)  # panels show objects that are being moved
+    async with ares.connect(replace(settings, client=client)) as store:
         for number in range(40):
             await store.write(f"k{number}", b"x" * 3000)
         print("moving", flush=True)

@@ -91,7 +91,8 @@ class Schedule:
         self.inspect: Callable[[], None] = lambda: None
 
     def _switches(self) -> Switches:
-        return Switches(*(self.rng.random() < 0.7 for _ in range(4)))
+        flags = [self.rng.random() < 0.7 for _ in range(4)]
+        return Switches(*flags, ahead=self.rng.random() < 0.5)
 
     def run(self) -> list[Done]:
         """Run until every client has done its operations."""

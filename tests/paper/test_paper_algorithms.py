@@ -23,7 +23,7 @@ from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import get_next_config, put_config, read_config
 from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
-from tests.protocol.protocol_world import ProtocolWorld, servers
+from tests.protocol.protocol_world import CARRIED, ProtocolWorld, servers
 
 from .schedules import Done, broken_atomicity, cseq
 
@@ -35,7 +35,7 @@ LATER = Configuration.abd(servers(4, 5, 6))
 
 @pytest.fixture
 def world():
-    return ProtocolWorld(C0, range(7))
+    return ProtocolWorld(C0, range(7), switches=CARRIED)
 
 
 def drain(world):
@@ -372,7 +372,7 @@ def counterexample():
 
     A writer's message reaches s1 after the mover looked at s1 and before put-config does.
     """
-    world = ProtocolWorld(C0, range(7))
+    world = ProtocolWorld(C0, range(7), switches=CARRIED)
     writer, mover, reader = world.client(), world.client(), world.client()
     first = writer.run(write(writer.view, "k", b"old"))
     world.hold = lambda source, target, message: (

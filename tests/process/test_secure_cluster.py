@@ -56,9 +56,11 @@ def test_each_command_takes_its_role(cli: Cli, keys: dict[str, str]) -> None:
         1, "--key", keys["read"], "write", "greeting", stdin=b"no"
     )
     cli.ok("write", "greeting", "--key", keys["write"], stdin=b"hello again")
-    denied = cli.run("--key", keys["write"], "reconfig", "--dap", "abd", "--servers", "s0,s1,s2")
-    assert denied.returncode == 1
-    assert b"Propose takes the role reconfigure" in denied.stderr
+    move = ("--key", keys["write"], "reconfig", "--dap", "abd", "--servers", "s0,s1,s2")
+    for switch, request in (("--ahead", "GetAhead"), ("--no-ahead", "Propose")):
+        denied = cli.run(switch, *move)
+        assert denied.returncode == 1
+        assert f"{request} takes the role reconfigure" in denied.stderr.decode()
     assert cli.ok("--key", keys["read"], "read", "greeting") == b"hello again"
 
 
@@ -67,7 +69,6 @@ def test_a_reconfiguration_is_found_by_readers(cli: Cli, keys: dict[str, str]) -
     cli.ok(
         "--key",
         keys["reconfigure"],
-        "--ahead",
         "reconfig",
         "--dap",
         "ec",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import ares
 from ares.cluster.tables import SITES_BEAT_S
@@ -201,7 +202,8 @@ def test_a_move_to_a_site_that_is_cut_off_says_what_stops(two_sites: Cli) -> Non
                 if progress.stage == "update-config":
                     silence.enter_context(cut_off(cli, *NEAR))
 
-            async with ares.connect(cli.settings) as store:
+            client = replace(cli.settings.client, ahead=False)  # objects move after the decision
+            async with ares.connect(replace(cli.settings, client=client)) as store:
                 photos = await store.domain("photos")
                 for number in range(30):
                     await photos.write(f"k{number}", b"value")

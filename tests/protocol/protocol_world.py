@@ -22,6 +22,9 @@ from ares.testing.sim.asker import element_trouble
 
 IDENTITY = "{:032x}"
 
+CARRIED = Switches(ahead=False)
+"""Switches for a move with work after the decision: copies ahead leave nothing to interrupt."""
+
 
 def servers(*numbers: int) -> tuple[Server, ...]:
     return tuple(
@@ -81,11 +84,18 @@ class ProtocolWorld:
 
     Servers in ``down`` hear no messages. If ``hold(source, target, message)`` is true, the message
     stays in flight for now. ``watch`` sees each arriving message. ``askers`` are servers as clients
-    of other servers, for pulled elements.
+    of other servers, for pulled elements. ``switches``: of clients by default.
     """
 
-    def __init__(self, initial: Configuration, numbers: range, seed: int = 0) -> None:
+    def __init__(
+        self,
+        initial: Configuration,
+        numbers: range,
+        seed: int = 0,
+        switches: Switches | None = None,
+    ) -> None:
         self.rng = random.Random(seed)
+        self.switches = switches or Switches()
         self.now = 0.0
         self.initial = initial
         self.replicas = {
@@ -104,7 +114,7 @@ class ProtocolWorld:
     def client(
         self, switches: Switches | None = None, initial: Configuration | None = None
     ) -> ProtocolClient:
-        client = ProtocolClient(self, len(self.clients) + 1, switches or Switches(), initial)
+        client = ProtocolClient(self, len(self.clients) + 1, switches or self.switches, initial)
         self.clients.append(client)
         return client
 

@@ -24,7 +24,9 @@ ABD = Configuration.abd(servers(0, 1, 2))
 EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 4)
 EC2 = Configuration.ec(servers(3, 4, 5, 6), 2, 4)
 C0 = ABD.at(DEFAULT_DOMAIN, 0)
-ALL_SWITCHES = [Switches(*flags) for flags in itertools.product([True, False], repeat=5)]
+ALL_SWITCHES = [
+    Switches(*flags, ahead=False) for flags in itertools.product([True, False], repeat=5)
+]
 every = pytest.mark.parametrize("switches", ALL_SWITCHES, ids=str)
 
 
@@ -169,7 +171,7 @@ def test_random_schedules_keep_versions_in_order(seed):
     """
     world = ProtocolWorld(C0, range(7), seed)
     rng = world.rng
-    clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(5)))) for _ in range(5)]
+    clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(6)))) for _ in range(5)]
     plans = [
         EC,
         EC2,

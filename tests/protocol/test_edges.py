@@ -18,7 +18,7 @@ from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
 from ares.registers.survey import describe_servers
 from ares.replica.replica import Replica
-from tests.protocol.protocol_world import ProtocolWorld, servers
+from tests.protocol.protocol_world import CARRIED, ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))
 EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
@@ -148,7 +148,7 @@ def test_a_reconfiguration_may_take_longer_than_its_timeout_as_long_as_it_moves_
 
 
 def test_a_reconfiguration_that_stands_still_fails(world):
-    client = world.client(Switches(ahead=False))
+    client = world.client(CARRIED)
     client.run(write(client.view, "k", b"v"))
     world.hold = lambda source, target, message: isinstance(message, PutData)
     with pytest.raises(Unavailable, match="put-data in configuration 1"):
@@ -161,7 +161,7 @@ def test_a_reconfiguration_that_stands_still_fails(world):
 
 
 def test_a_move_that_fails_fails_the_reconfiguration_with_its_reason(world):
-    client = world.client(Switches(ahead=False))
+    client = world.client(CARRIED)
     for number in range(10):
         client.run(write(client.view, f"k{number}", b"v"))
     world.hold = lambda source, target, message: (

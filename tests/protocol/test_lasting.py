@@ -23,7 +23,7 @@ from ares.registers.operations import read, stat, write
 from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import ConfigurationUsage, JournalUsage
 from ares.replica.object_table import PythonObjectTable
-from tests.protocol.protocol_world import ProtocolClient, ProtocolWorld, servers
+from tests.protocol.protocol_world import CARRIED, ProtocolClient, ProtocolWorld, servers
 from tests.protocol.test_side_by_side import C0, NEW, drain, pending_move
 
 ABD0 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
@@ -32,8 +32,6 @@ TARGETS = [Configuration.abd(servers(3, 4, 5)), Configuration.ec(servers(4, 5, 6
 NEXT = Successor(TARGETS[0].at(DEFAULT_DOMAIN, 1, ABD0.cluster_id), Status.PENDING)
 KEY = ObjectName("k")
 STEPS_MAX = 1500
-CARRIED = Switches(ahead=False)
-"""A mover's switches: all objects move after the decision, by puts."""
 
 READERS_MAX = 5
 

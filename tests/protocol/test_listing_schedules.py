@@ -13,7 +13,7 @@ from ares.reconfig.view import Switches, View
 from ares.registers.operations import delete, read, stat, write
 from ares.registers.survey import list_objects
 from ares.replica.replica import Replica
-from tests.protocol.protocol_world import ProtocolWorld, servers
+from tests.protocol.protocol_world import CARRIED, ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))
 EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
@@ -22,7 +22,7 @@ C0 = ABD.at(DEFAULT_DOMAIN, 0)
 
 @pytest.fixture
 def world():
-    return ProtocolWorld(C0, range(7))
+    return ProtocolWorld(C0, range(7), switches=CARRIED)
 
 
 def drain(world):

@@ -16,7 +16,7 @@ from ares.reconfig.view import Switches
 from ares.registers.operations import read, stat, write
 from ares.registers.survey import list_objects
 from ares.replica.replica import Replica
-from tests.protocol.protocol_world import ProtocolWorld, servers
+from tests.protocol.protocol_world import CARRIED, ProtocolWorld, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))
 EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
@@ -148,13 +148,14 @@ def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
         assert reader.run(read(reader.view, "k")).value == b"v"
 
 
-def test_r1_the_published_counterexample_is_closed():
+@pytest.mark.parametrize("ahead", [False, True])
+def test_r1_the_published_counterexample_is_closed(ahead):
     """docs/protocol.md, Rules, R1: the writer's message reaches B after the mover looked at B.
 
     See Alg. 5:29-32.
     """
     world = ProtocolWorld(C0, range(7))
-    writer, mover, reader = world.client(), world.client(), world.client()
+    writer, mover, reader = world.client(), world.client(Switches(ahead=ahead)), world.client()
     writer.run(write(writer.view, "k", b"old"))
     world.hold = lambda source, target, message: (
         source is writer and isinstance(message, PutData) and target != "s0"
@@ -281,7 +282,10 @@ def test_random_schedules_keep_tag_order(seed):
     """
     world = ProtocolWorld(C0, range(7), seed)
     rng = world.rng
-    clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(4)))) for _ in range(5)]
+    clients = [
+        world.client(Switches(*(rng.random() < 0.7 for _ in range(4)), ahead=rng.random() < 0.5))
+        for _ in range(5)
+    ]
     plans = [
         EC,
         EC4,
@@ -347,7 +351,7 @@ def test_another_attempt_finishes_the_pending_configuration_and_adds_none():
     Each attempt would leave a further configuration for all clients to visit.
     """
     world = ProtocolWorld(C0, range(7))
-    first, again, other = (world.client(Switches(ahead=False)) for _ in range(3))
+    first, again, other = (world.client(CARRIED) for _ in range(3))
     first.run(write(first.view, "k", b"v"))
     world.hold = lambda source, target, message: isinstance(message, PutData)
     for client in (first, again, again):

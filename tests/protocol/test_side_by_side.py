@@ -25,7 +25,7 @@ from ares.reconfig.traversal import read_config
 from ares.reconfig.view import Switches
 from ares.registers.operations import delete, read, write
 from ares.registers.survey import list_objects
-from tests.protocol.protocol_world import ProtocolWorld, servers
+from tests.protocol.protocol_world import CARRIED, ProtocolWorld, servers
 from tests.simulation.controls import early_answers_that_count
 
 OLD, NEW = Configuration.abd(servers(0, 1, 2)), Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
@@ -44,7 +44,7 @@ def pending_move(value=b"v"):
     A client knows both configurations.
     """
     world = ProtocolWorld(C0, range(7))
-    client, mover = world.client(), world.client(Switches(ahead=False))
+    client, mover = world.client(), world.client(CARRIED)
     tag = client.run(write(client.view, "k", value))
 
     def stalls(source, target, message):
@@ -211,7 +211,7 @@ def test_a_small_object_moves_in_one_look_and_one_put(value, fetched):
     A small value comes with the first look.
     """
     world = ProtocolWorld(C0, range(7))
-    client, mover = world.client(), world.client(Switches(ahead=False))
+    client, mover = world.client(), world.client(CARRIED)
     client.run(write(client.view, "k", value))
     looks = []
     world.watch = lambda source, target, message: (

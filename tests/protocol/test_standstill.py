@@ -14,7 +14,7 @@ from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
 from ares.registers.survey import list_objects
-from tests.protocol.protocol_world import ProtocolWorld, servers
+from tests.protocol.protocol_world import CARRIED, ProtocolWorld, servers
 
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 1)
 LATER = Configuration.abd(servers(4, 5, 6))
@@ -47,7 +47,7 @@ def world():
     s4 lacks the last version of `bad`, s0 dropped this version for the versions of two dead
     writers, s3 is down.
     """
-    world = ProtocolWorld(C0, range(7))
+    world = ProtocolWorld(C0, range(7), switches=CARRIED)
     client = world.client()
     for name in [*GOOD, "bad"]:
         client.run(write(client.view, name, b"value"))

@@ -17,8 +17,11 @@ from ares.cli import main
 from ares.cli.options import ALL_OPTIONS, SharedOptions, command, taking_options
 from ares.client.connect import connect
 from ares.cluster.new_cluster import InitPlan, create
+from ares.consensus.local import LocalConsensus
+from ares.consensus.port import NoNotes
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 from ares.reconfig.view import Switches
+from ares.server.process_lifecycle import piloted
 
 
 @pytest.fixture
@@ -98,6 +101,20 @@ async def test_every_switch_of_the_cluster_file_reaches_the_manager(tmp_path: Pa
         client = msgspec.structs.replace(settings.client, **{switch: False})
         async with connect(msgspec.structs.replace(settings, client=client)) as manager:
             assert manager._switches == msgspec.structs.replace(Switches(), **{switch: False})
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+async def test_the_autopilot_copies_ahead_as_the_cluster_file_says(
+    tmp_path: Path, ahead: bool
+) -> None:
+    settings = create(tmp_path / "one", InitPlan(servers=3, autopilot=True))
+    client = msgspec.structs.replace(settings.client, ahead=ahead)
+    [member, *_] = settings.members.values()
+    make = piloted(msgspec.structs.replace(settings, client=client), member)
+    assert make is not None
+    manager = make(LocalConsensus(), lambda: False, NoNotes())._lookout.manager
+    assert manager._switches == Switches(ahead=ahead)
+    await manager.close()
 
 
 def test_no_cluster_is_an_error_that_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
