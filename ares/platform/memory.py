@@ -41,3 +41,15 @@ def keep_freed_memory(bytes_max: int) -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, bytes_max)
         mallopt(_M_TRIM_THRESHOLD, bytes_max)
+
+
+def give_back_freed_memory() -> None:
+    """Give freed memory between live memory back to the system, where glibc can.
+
+    Takes about 0.1 ms for a MiB given back.
+    """
+    if _trim is not None:
+        _trim(0)
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None

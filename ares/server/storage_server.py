@@ -66,7 +66,7 @@ from ares.model.work import ENTRY_BYTES_MIN, Meter
 from ares.net.port import Came, Handle, Intake, Loop, Sender
 from ares.platform import tasks
 from ares.platform.json_logs import set_level
-from ares.platform.memory import memory_bytes
+from ares.platform.memory import give_back_freed_memory, memory_bytes
 from ares.platform.release import version
 from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
 from ares.replica.facts import Fact, fact_bytes_max
@@ -91,6 +91,9 @@ Handler = Callable[[Sender, Any], Reply | None]
 Change = Callable[[Any, int], tuple[Reply | None, Fact | None]]
 
 log = logging.getLogger(__name__)
+
+TRIM_PORTIONS = 20
+"""Freed portions of collected configurations after which their memory goes back to the system."""
 
 _ASKS_NOBODY = "this server asks no other servers"
 _NOT_PUBLISHED = (
@@ -221,6 +224,7 @@ class StorageServer:
         self._core = compiled.server_core(replica.hosted, at_hand)
         self._ending = False
         self._releasing = False
+        self._portions = 0
         self._gathering = GroupCommit()
         self._syncing: GroupCommit | None = None
         self.commits = CommitLoop(self, self._loop, self._stop, "commit")
@@ -289,8 +293,18 @@ class StorageServer:
             self._loop.call_soon(self._release)
 
     def _release(self) -> None:
+        """Free a portion; a trim between portions is short, and each takes a time of its own.
+
+        A single portion, as after a repeated collection, is not worth a trim.
+        """
         self._releasing = False
-        if self.replica.release():
+        self._portions += 1
+        more = self.replica.release()
+        if self._portions == TRIM_PORTIONS or (not more and self._portions > 1):
+            give_back_freed_memory()
+        if self._portions == TRIM_PORTIONS or not more:
+            self._portions = 0
+        if more:
             self._release_soon()
 
     def _take_traced(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:

@@ -32,8 +32,9 @@ from ares.model.tag import Tag
 from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import ConfigurationRecord
 from ares.replica.replica import RELEASE_STEPS, RELEASED_AT_ONCE, Replica
+from ares.server import storage_server
 from ares.server.storage_process import ServingParts, run_server
-from ares.server.storage_server import ServerParts, StorageServer, memory_bytes
+from ares.server.storage_server import TRIM_PORTIONS, ServerParts, StorageServer, memory_bytes
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 from tests.journal.memory_journal import Kept, MemoryJournal
 from tests.transport.samples import SAMPLES
@@ -111,6 +112,14 @@ async def test_a_description_has_uptime_and_memory():
     assert memory_bytes() > 10**6
 
 
+async def turns_until_freed(replica: Replica) -> int:
+    turns = 0
+    while replica.has_dropped:
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
 @pytest.mark.parametrize("journaled", [False, True])
 async def test_the_memory_of_a_collected_configuration_is_freed_in_portions(journaled):
     loop = asyncio.get_running_loop()
@@ -122,12 +131,26 @@ async def test_the_memory_of_a_collected_configuration_is_freed_in_portions(jour
     after = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.FINALIZED)
     there.handle("a client", [CollectConfig(1, INITIAL.id, after)])
     assert (len(objects), replica.has_dropped) == (0, True)
-    turns = 0
-    while replica.has_dropped:
-        await asyncio.sleep(0)
-        turns += 1
+    turns = await turns_until_freed(replica)
     assert turns >= 3
     assert not objects.release(1)
+
+
+async def test_freed_memory_is_given_back_between_portions(monkeypatch):
+    """Without the trims a server keeps the memory of a collected configuration."""
+    trims = []
+    monkeypatch.setattr(storage_server, "give_back_freed_memory", lambda: trims.append(1))
+    replica = Replica("s0", MEMBERS[0].identity, INITIAL, False, replica_parts())
+    there, objects = StorageServer(replica), replica.hosted[INITIAL.id].objects
+    for number in range(TRIM_PORTIONS * RELEASED_AT_ONCE + RELEASED_AT_ONCE + 1):
+        objects.put(f"{number}", Tag(1, 1), Element(0, 1, 0, (b"x",)))
+    after = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.FINALIZED)
+    for count in (2, 2):  # the repetition frees nothing
+        there.handle("a client", [CollectConfig(1, INITIAL.id, after)])
+        await turns_until_freed(replica)
+        assert len(trims) == count
+    monkeypatch.undo()
+    storage_server.give_back_freed_memory()
 
 
 async def test_a_turn_frees_few_of_many_small_collected_configurations():
@@ -145,10 +168,7 @@ async def test_a_turn_frees_few_of_many_small_collected_configurations():
     for configuration in small:
         after = Successor(configuration.at(configuration.domain, 2, INITIAL.id), Status.FINALIZED)
         there.handle("a client", [CollectConfig(1, configuration.id, after)])
-    turns = 0
-    while replica.has_dropped:
-        await asyncio.sleep(0)
-        turns += 1
+    turns = await turns_until_freed(replica)
     assert turns >= len(small) / RELEASE_STEPS
     assert not any(table.release(1) for table in tables)
 
