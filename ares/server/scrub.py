@@ -141,11 +141,15 @@ class _Repairs:
             await self.try_all()
 
     async def try_all(self) -> None:
-        """Try each quarantined element once, some at a time."""
+        """Try each quarantined element once, some at a time.
+
+        An element that is quarantined meanwhile counts as newly missing.
+        """
         failures: dict[ConfigurationId, int] = {}
-        for some in self._together(self._host.replica.quarantined):
+        tried = list(self._host.replica.quarantined)
+        for some in self._together(tried):
             await asyncio.gather(*(self._try(key, failures) for key in some))
-        missed = self._turns.missed = frozenset(self._host.replica.quarantined)
+        missed = self._turns.missed = frozenset(tried).intersection(self._host.replica.quarantined)
         if missed:
             log.warning(
                 "elements that could not be repaired yet: %d; they are tried again", len(missed)

@@ -8,6 +8,7 @@ import contextlib
 import random
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -242,6 +243,34 @@ def test_another_rate_counts_at_once_and_a_new_round_owes_nothing(monkeypatch):
     before_s = clock.now_s
     pace.verify(1)
     assert (clock.now_s, pace.bytes) == (before_s, 1)
+
+
+async def test_an_element_that_is_missed_during_the_repairs_is_newly_missing():
+    """Else it waits with the elements that were tried, up to a quarter of an hour."""
+    missing, asked = ["a"], []
+
+    async def pull(configuration, object, tag, length):
+        asked.append(object)
+        if object == "a" and "b" not in missing:
+            missing.append("b")
+        else:
+            missing.remove(object)
+
+    class MissingElements(SimpleNamespace):
+        @property
+        def quarantined(self):
+            return [(b"c", object, 1) for object in missing]
+
+    replica = MissingElements(
+        missing_bytes=lambda key: 1,
+        is_quarantined=lambda key: key[1] in missing,
+        hosted={b"c": SimpleNamespace(configuration=SimpleNamespace(k=1), value_bytes=10)},
+    )
+    repairs = scrubbing._Repairs(SimpleNamespace(replica=replica), pull)
+    for _ in range(2):
+        await repairs.try_again(100.0)
+    assert asked == ["a", "a", "b"]
+    assert not missing
 
 
 def test_a_thread_that_is_held_back_ends_when_it_is_told_to():
