@@ -142,7 +142,11 @@ class HostedLogs:
         for number, journal in enumerate(journals):
             hosted = self._made(journal)
             self.restoring = RestoredLogs(number, len(journals), hosted)
-            hosted.begin()
+            try:
+                hosted.begin()
+            except BaseException:
+                hosted.close()
+                raise
             if hosted.node.state.chains:
                 self._add(hosted)
             else:  # the process ended before a chain was known

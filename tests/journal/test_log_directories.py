@@ -5,7 +5,10 @@ See ares/store/journal/log_directory.py.
 
 import asyncio
 import errno
+import gc
+import os
 import shutil
+import threading
 from functools import partial
 
 import pytest
@@ -15,7 +18,7 @@ from ares.model.log_messages import Append, Appended
 from ares.model.messages import Introduce, Refused
 from ares.server.hosted_log import LOG_PLACE_BYTES
 from ares.server.hosted_logs import HostedLogs, LogsParts
-from ares.store.journal.disk import Disk
+from ares.store.journal.disk import DISK_BLOCK_BYTES, Disk
 from ares.store.journal.log_directory import BEGUN_NAME, LOGS_NAME, LogDirectories
 from ares.store.journal.segments import ANCHOR_SUFFIX
 from ares.testing.sim.shared_log.log_disk_server import SimLinks
@@ -190,6 +193,26 @@ async def test_a_list_that_cannot_be_read_is_named(journal):
     (journal / BEGUN_NAME).mkdir()
     with pytest.raises(BadInput, match=r"cannot be opened: .*logs.begun"):
         await ran(journal)
+
+
+async def test_a_start_that_a_damaged_log_refuses_leaves_no_file_open_and_no_thread(journal):
+    def open_here():
+        return {
+            path
+            for each in os.listdir("/proc/self/fd")
+            if (path := os.path.realpath(f"/proc/self/fd/{each}")).startswith(str(journal))
+        }
+
+    [place] = journal.glob("logs/*/00000001.log")
+    content = bytearray(place.read_bytes())
+    content[: DISK_BLOCK_BYTES // 4] = bytes(DISK_BLOCK_BYTES // 4)
+    place.write_bytes(content)
+    before = threading.active_count()
+    with pytest.raises(StoreDamaged):
+        await ran(journal)
+    assert threading.active_count() == before
+    gc.collect()  # the error's traceback holds a map
+    assert not open_here()
 
 
 def test_each_start_has_a_number_of_its_own(tmp_path):

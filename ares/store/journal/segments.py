@@ -130,9 +130,18 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
     OSError.
     """
     descriptor = disk.open(path)
+    try:
+        return _opened(disk, descriptor, path, owner, size_min, had)
+    except BaseException:
+        disk.close(descriptor)
+        raise
+
+
+def _opened(
+    disk: Disk, descriptor: int, path: Path, owner: Owner, size_min: int, had: int
+) -> Segment:
     size = disk.size(descriptor)
     if size < max(BATCH_PREFIX_BYTES, had):
-        disk.close(descriptor)
         raise StoreDamaged(
             path,
             f"it has {size} bytes"
