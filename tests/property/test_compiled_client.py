@@ -613,6 +613,28 @@ def test_nothing_of_a_bad_batch_is_used(harm):
     assert repr(twin.knows()) == before
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_batch_with_an_invalid_successor_is_refused_by_both(late):
+    """``late``: no operation waits for the reply any more."""
+    both = Both(*MOVES[0])
+    both.start("read", NAMES[0], b"")
+    both.post()
+    server = next(server for server, waiting in both.waiting.items() if waiting)
+    [frame] = encode([both.replicas[server].handle(both.waiting[server][0])])
+    known = msgspec.msgpack.encode(Successor(both.following, Status.PENDING))
+    assert frame.count(known) == 1
+    if late:
+        both.answer_all()
+    for twin in both.twins:
+        twin.knows()
+        before = repr(twin.knows())
+        with pytest.raises(BadMessage):
+            twin.session.receive_frames(
+                server, [frame.replace(known, known[:-1] + b"\x7f")], both.now
+            )
+        assert repr(twin.knows()) == before
+
+
 @pytest.mark.parametrize("kind", ["TagReply", "DataReply", "Ack", "Refused"])
 def test_a_number_out_of_bounds_is_refused_by_both(kind):
     for field in numbers(kind):
