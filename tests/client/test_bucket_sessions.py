@@ -339,6 +339,31 @@ async def test_a_put_that_fails_before_its_command_leaves_no_chunks(store, bucke
     await asyncio.wait_for(until(collected), 30)
 
 
+async def test_clients_that_live_shortly_collect_what_earlier_ones_left(cluster, monkeypatch):
+    monkeypatch.setattr(index_upkeep, "COLLECTION_S", 1000.0)
+    writer = cluster.manager()
+    await writer.create_bucket_domains(Configuration.ec(SERVERS, 3))
+    bucket = await writer.bucket("photos", create=True)
+    await bucket.put("key", TWO_CHUNKS)
+    await bucket.delete("key")
+    await writer.close()
+    reader = cluster.manager()
+    await reader.bucket("photos")
+
+    async def collected():
+        return await chunks(reader) == []
+
+    await asyncio.wait_for(until(collected), 30)
+
+
+async def test_a_trimmed_log_is_told(cluster, store, bucket):
+    await bucket.put("key", b"1")
+    await (await store.log("s3/meta/0")).trim(2)
+    with pytest.raises((ares.Trimmed, ares.IndexStopped)):
+        await cluster.manager().bucket("photos")
+    assert await read(bucket, "key") == b"1", "whoever has the index goes on"
+
+
 async def test_litter_of_ended_and_of_live_sessions_is_swept(store, bucket, rival):
     await bucket.put("key", TWO_CHUNKS)
     kept = await chunks(store)

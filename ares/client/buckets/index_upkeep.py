@@ -88,16 +88,16 @@ class IndexUpkeep:
         return self._index.session.number == min(self._index.state.sessions, default=None)
 
     async def _collections(self) -> None:
+        """Collect at once, for a process that lives shortly, and then from time to time."""
         while True:
-            await asyncio.sleep(COLLECTION_S)
             with tasks.supervised("collector of the buckets"):
                 try:
                     await self.drop_unnamed()
                     if self._collects:
                         await self.collect()
                 except AresError as error:
-                    self._index.check()
                     log.info("garbage of buckets stays for now: %s", error)
+            await asyncio.sleep(COLLECTION_S)
 
     async def collect(self) -> None:
         """Drop the oldest garbage of which no process has a need, and tell the index."""
@@ -137,7 +137,6 @@ class IndexUpkeep:
             try:
                 dropped += await self._sweep_server(server)
             except AresError as error:
-                self._index.check()
                 log.info("the sweep passes over %s: %s", server, error)
         return dropped
 
