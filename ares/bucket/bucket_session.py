@@ -1,9 +1,9 @@
-"""A process's session with the index: its numbers, its blobs, its open reads, and its promises.
+"""A process's session with the index: numbers, blobs, open reads, and promises.
 
-A session belongs to one life of one process. Its number is the position of its OpenSession, and
-nothing is read or checked before this command is folded. A process that opens its index again,
-from an earlier position, begins a new session: the promises of the old one were about later
-positions.
+A session belongs to a single life of a process. The number of a session is the position of the
+OpenSession; reads and checks begin after this command is folded. After opening the index again,
+at an earlier position, a process begins a new session: the promises of the old session were about
+later positions.
 """
 
 from msgspec import Struct
@@ -34,7 +34,7 @@ class SessionBusy(AresError):
 
 
 class _Check(Struct):
-    """A look for an earlier attempt: at the position ``floor``, which a later look moves."""
+    """A look for an earlier attempt, at the position ``floor``; a later look moves ``floor``."""
 
     fingerprint: bytes
     floor: int
@@ -58,24 +58,24 @@ class BucketSession:
 
     @property
     def state(self) -> BucketState:
-        """Return the index. Raises BrokenIndex if it has to be opened again."""
+        """Return the index. Raises BrokenIndex if the index has to be opened again."""
         return self.fold.state
 
     @property
     def is_live(self) -> bool:
-        """Return whether the OpenSession was folded here, and no EndSession."""
+        """Return whether this process folded the OpenSession, and no EndSession."""
         return self.number is not None and self.number in self.state.sessions
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the session's end was folded here, or its OpenSession was not taken."""
+        """Return whether this process folded the session's end, or a refused OpenSession."""
         passed = self.number is not None and self.number < self.state.position
         return passed and not self.is_live
 
     # -- numbers and blobs -------------------------------------------------------------------------
 
     def take_number(self) -> int:
-        """Take the number of a command, at its append. Raises :class:`SessionBusy`."""
+        """Take the number of a command, at the append. Raises :class:`SessionBusy`."""
         if self._next - self.lowest >= UNANSWERED_MAX:
             raise SessionBusy(f"{len(self._unsettled)} commands have no answer: try again later")
         number = self._next
@@ -84,16 +84,16 @@ class BucketSession:
         return number
 
     def settle(self, number: int) -> None:
-        """Settle a number: its command was answered, or is given up and must do nothing now."""
+        """Settle a number after the answer, or to let a command that is given up change no row."""
         self._unsettled.discard(number)
 
     @property
     def lowest(self) -> int:
-        """Return the lowest number that is not settled."""
+        """Return the lowest number not settled."""
         return min(self._unsettled, default=self._next)
 
     def take_blob(self) -> int:
-        """Take a number for a new blob, before its first chunk is stored."""
+        """Take a number for a new blob, before the first chunk is stored."""
         counter = self._next_blob
         self._next_blob += 1
         self._open_blobs.add(counter)
@@ -105,13 +105,13 @@ class BucketSession:
         return Blob(self.number, counter, length)
 
     def close_blob(self, counter: int) -> None:
-        """Close a blob: its command was answered or given up, and no later one may name it."""
+        """Close a blob after the answer, or to let no later command name the blob."""
         self._open_blobs.discard(counter)
 
     # -- reads and checks --------------------------------------------------------------------------
 
     def begin_read(self) -> int:
-        """Begin a read of the index as it is now; return the read's name."""
+        """Begin a read of the index at the present position; return the read's name."""
         self._next_hold += 1
         self._reads[self._next_hold] = self.state.position
         return self._next_hold
@@ -120,9 +120,9 @@ class BucketSession:
         self._reads.pop(read, None)
 
     def begin_check(self, fingerprint: bytes) -> int:
-        """Look for an earlier attempt at a request, until its answer; return the check's name.
+        """Look for an earlier attempt at a request, until the answer; return the check's name.
 
-        The results of attempts from here on are remembered until :meth:`end_check`.
+        The results of attempts from this moment on are remembered until :meth:`end_check`.
         """
         self._next_hold += 1
         if fingerprint:
@@ -143,9 +143,9 @@ class BucketSession:
         self._checks.pop(check, None)
 
     def _look_again(self) -> None:
-        """Move the floors of checks that last long, as those of large uploads.
+        """Move the floors of long checks, as of large uploads.
 
-        A result is remembered for twice as many positions as there are between two looks.
+        A result is remembered for twice as many positions as lie between two looks.
         """
         state, every = self.state, self.fold.kept // 2
         for check in self._checks.values():
@@ -155,7 +155,7 @@ class BucketSession:
 
     @property
     def reading_from(self) -> int:
-        """Return the oldest position that a read or the check of a request may need."""
+        """Return the oldest position of the open reads and checks."""
         floors = [check.floor for check in self._checks.values()]
         return min([self.state.position, *self._reads.values(), *floors])
 
@@ -170,12 +170,12 @@ class BucketSession:
         return Command(self.number, number, lowest, ms, operation, invocation=invocation)
 
     def upkeep(self, operation: UpkeepOperation, ms: int) -> Command:
-        """Return a command whose result nothing waits for, with a number of its own."""
+        """Return a command without a waiting request, with a new number."""
         self._next += 1
         return self.command(self._next - 1, operation, ms)
 
     def beat(self, ms: int) -> Command:
-        """Return a beat with the promises as they are in this moment, all at once."""
+        """Return a beat with the promises of this moment, all at once."""
         self._look_again()
         state, opened = self.state, sorted(self._open_blobs)
         listed = tuple(opened[:OPEN_BLOBS_MAX])

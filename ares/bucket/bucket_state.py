@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ares.bucket.command_results import CommandResult, decode_result, encode_result
 from ares.bucket.index_records import (
+    UPLOADED_PART_BYTES_MIN,
     Blob,
     BucketEntry,
     ContentPlace,
@@ -123,6 +124,7 @@ class BucketState:
     """
 
     ms = 0
+    part_bytes_min = UPLOADED_PART_BYTES_MIN
 
     def __init__(self, table: RowTable) -> None:
         self.table = table

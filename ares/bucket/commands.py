@@ -1,7 +1,7 @@
 """The commands of the index, as entries of the log: a byte for the level, then MessagePack.
 
-Every number, text and list is bounded while decoding. An entry that cannot be decoded is no
-command, for every process alike; a new field or kind therefore takes a new level.
+Every number, text and list is bounded while decoding. An entry with an error is no command,
+for every process alike; a new field or kind therefore takes a new level.
 """
 
 from collections.abc import Iterator
@@ -34,11 +34,11 @@ from ares.model.identity import KEY_BYTES_MAX, fits
 from ares.model.numbers import Count, Number, Position
 
 COMMAND_LEVEL = 1
-"""The highest level of commands that this release knows."""
+"""The highest level of commands known to this release."""
 
 PARTITIONS_MAX = 1024
 UNSETTLED_MAX = 65_536
-"""Numbers of a session from its lowest unsettled number on."""
+"""Numbers of a session from the lowest unsettled number on."""
 
 ETAGS_MAX = 16
 COLLECTED_MAX = 10_000
@@ -77,13 +77,13 @@ class IndexOperation(Struct, frozen=True, array_like=True, tag=True, forbid_unkn
 
 
 class OpenSession(IndexOperation, frozen=True, tag=1):
-    """Begin a session, whose number is the position of this command."""
+    """Begin a session; the position of this command is the number."""
 
     level: Level
 
 
 class Beat(IndexOperation, frozen=True, tag=2):
-    """Tell the digest at a position, and promise what the session does not need any more.
+    """Tell the digest at a position, and give promises.
 
     ``reading_from``: the oldest position that a read may need. Of the blobs below ``blobs_from``,
     later commands name ``open_blobs`` alone.
@@ -97,20 +97,20 @@ class Beat(IndexOperation, frozen=True, tag=2):
 
 
 class EndSession(IndexOperation, frozen=True, tag=3):
-    """End the session ``of``, unless it gave a command after position ``last``."""
+    """End the session ``of``, unless a command of it came after position ``last``."""
 
     of: Position
     last: Position
 
 
 class Collected(IndexOperation, frozen=True, tag=4):
-    """Forget garbage whose names were dropped, and take shared contents apart that nothing uses."""
+    """Forget garbage after the drop of names, and take unused shared contents apart."""
 
     blobs: Annotated[tuple[Blob, ...], Meta(max_length=COLLECTED_MAX)]
 
 
 class KeepSnapshot(IndexOperation, frozen=True, tag=5):
-    """Keep a snapshot of the rows at ``position``, which is at a quorum as ``blob``."""
+    """Keep a snapshot of the rows at ``position``: the stored ``blob``."""
 
     position: Position
     digest: Digest
@@ -118,7 +118,7 @@ class KeepSnapshot(IndexOperation, frozen=True, tag=5):
 
 
 class RaiseLevel(IndexOperation, frozen=True, tag=6):
-    """Put a level in force, if every live session knows it."""
+    """Put a level in force, if every live session knows the level."""
 
     level: Level
 
@@ -127,7 +127,7 @@ class RaiseLevel(IndexOperation, frozen=True, tag=6):
 
 
 class CreateBucket(IndexOperation, frozen=True, tag=16):
-    """Create a bucket, unless its name is taken."""
+    """Create a bucket, unless the name is taken."""
 
     bucket: BucketName
     owner: Annotated[str, Meta(max_length=256)] = ""
@@ -292,7 +292,7 @@ class AbortUpload(OfUpload, frozen=True, tag=52):
 
 
 UpkeepOperation = OpenSession | Beat | EndSession | Collected | KeepSnapshot | RaiseLevel
-"""Operations whose repetition changes nothing: their results are not remembered."""
+"""Operations that may be repeated: their results are not remembered."""
 
 ChangingOperation = (
     CreateBucket | DeleteBucket | SetBucket | ItemOperation | ObjectBatch

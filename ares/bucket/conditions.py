@@ -1,4 +1,4 @@
-"""The judgement of a condition: a function of the entry that is there."""
+"""The judgement of a condition: a function of the present entry."""
 
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import Conditions
@@ -8,7 +8,7 @@ from ares.bucket.index_records import ObjectEntry
 def judge(conditions: Conditions, entry: ObjectEntry | None) -> CommandOutcome:
     """Return DONE if all conditions hold for the entry, else S3's failure.
 
-    A deletion counts as absent. A condition that needs an entry is NO_SUCH_KEY without one.
+    A deletion counts as absent. A condition on an entry is NO_SUCH_KEY without an entry.
     """
     if entry is None or entry.marker:
         needs = (

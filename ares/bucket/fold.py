@@ -1,10 +1,9 @@
 """The fold: applies the entries of the log in order, and tells the result of each command.
 
-The order of the rules matters. A command of a session that has ended changes nothing and is not
-remembered. A number below the session's lowest is settled: nothing changes, its time neither. A
-number seen before has the remembered result, and its blob stays where it is. An invocation seen
-before, in any session, has its first result, and the new blob is garbage. Only then is the command
-applied.
+The order of the rules matters. A command of an ended session changes no row and is not remembered.
+A number below the session's lowest is settled: no row changes, not even the time. A number seen
+before has the remembered result, and the blob stays as before. An invocation seen before, in any
+session, has the first result, and the new blob is garbage. Any other command is applied.
 """
 
 from collections import deque
@@ -54,6 +53,7 @@ from ares.bucket.commands import (
 )
 from ares.bucket.index_records import (
     PART_NUMBER_MAX,
+    UPLOADED_PART_BYTES_MIN,
     Blob,
     BucketEntry,
     SessionEntry,
@@ -73,7 +73,7 @@ INVOCATIONS_FORGOTTEN = 4
 """Invocations forgotten when one is remembered: a backlog ends."""
 
 INVOCATION_BYTES_MAX = 256 * 1024**2
-"""Bytes of remembered results of invocations; above, younger ones are forgotten, too."""
+"""Bytes of remembered results of invocations; above, younger results are forgotten, too."""
 
 SESSION_RESULT_BYTES_MAX = 4 * 1024**2
 """Bytes of remembered results with which a session may give a further command."""
@@ -88,11 +88,11 @@ class UnknownLevel(AresError):
 
 
 class BrokenIndex(AresError):
-    """An entry was applied in part. Open the index again, from its last saved point."""
+    """An entry was applied in part. Open the index again, from the last saved point."""
 
 
 class AppliedCommand(NamedTuple):
-    """A command with its result. ``session``: of an OpenSession, its own position."""
+    """A command with its result. ``session``: of an OpenSession, the position."""
 
     session: int
     number: int
@@ -103,14 +103,21 @@ class AppliedCommand(NamedTuple):
 class BucketFold:
     """The index as a fold of the log.
 
-    An entry whose application fails, as on a full disk, may leave half of its rows: the index is
-    broken from then on, and has no state to answer from.
+    An entry that fails, as on a full disk, may leave half of the rows: from this moment the index
+    is broken, and has no state to answer from.
 
-    ``kept``: :data:`INVOCATIONS_KEPT` unless all processes of a test say otherwise.
+    ``kept``, ``part_bytes_min``: as by default, unless all processes of a test say otherwise.
     """
 
-    def __init__(self, table: RowTable, partition: int = 0, kept: int = INVOCATIONS_KEPT) -> None:
+    def __init__(
+        self,
+        table: RowTable,
+        partition: int = 0,
+        kept: int = INVOCATIONS_KEPT,
+        part_bytes_min: int = UPLOADED_PART_BYTES_MIN,
+    ) -> None:
         self._state = BucketState(table)
+        self._state.part_bytes_min = part_bytes_min
         self._whole = True
         self._partition = partition
         self.kept = kept
@@ -136,7 +143,7 @@ class BucketFold:
             state.table.save(Saved(state.position, state.digest))
 
     def digest_at(self, position: int) -> int | None:
-        """Return the digest at a position, if it is one of the last :data:`DIGESTS_KEPT`."""
+        """Return the digest at a position, of the last :data:`DIGESTS_KEPT`."""
         back = self.state.position - position
         return self._digests[-1 - back] if 0 <= back < len(self._digests) else None
 
@@ -191,9 +198,9 @@ class BucketFold:
         return AppliedCommand(command.session, number, operation, result)
 
     def _change_once(self, command: Command, operation: ChangingOperation) -> CommandResult:
-        """Apply a command met for the first time, unless its invocation was met before.
+        """Apply a command met for the first time, unless the invocation was met before.
 
-        The result is remembered, whatever it is.
+        Every result is remembered, a refusal too.
         """
         state = self._state
         fingerprint = request_print(command.invocation, operation)
@@ -227,9 +234,9 @@ class BucketFold:
         return state.totals.invocation_bytes < INVOCATION_BYTES_MAX
 
     def _names_new_blobs(self, command: Command) -> bool:
-        """Return whether the command's blobs are new ones of its session, each named once.
+        """Return whether all blobs of a command are new blobs of the session, each named once.
 
-        The names of other blobs may have been dropped.
+        The name of an older blob may have been dropped.
         """
         session = self._state.sessions[command.session]
         blobs = list(own_blobs(command.operation))
@@ -323,8 +330,8 @@ class BucketFold:
     def _forget_garbage(self, blob: Blob) -> None:
         """Forget garbage that no live session may read or name.
 
-        A wrong collector forgets nothing else. A later command of the blob's session could name a
-        forgotten blob again, unless the session promised not to.
+        This bounds a wrong collector. A later command of the blob's session could name a forgotten
+        blob again, unless the session promised otherwise.
         """
         place, session = self._state.place(blob), self._state.sessions.get(blob.session)
         if session is not None and session.may_name(blob.counter):

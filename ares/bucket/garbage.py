@@ -1,15 +1,15 @@
-"""The judgement of names in the domain of blobs: those that may be dropped.
+"""The judgement of names in the domain of blobs: which names may be dropped.
 
-A process judges by the index at its own position. The answer yes stays true at every later
-position, so collectors may be several, slow, stopped or ended:
+A process judges by the index at the own position. The answer yes stays true at every later
+position; collectors may therefore be several, slow, stopped or ended:
 
-- a blob in the garbage since command g is needed by no read that begins after g, and the promises
-  of all live sessions are beyond g; a session that opens later reads later;
-- a name without a place is in no entry, upload, garbage and kept snapshot. Its session has ended,
-  or has promised that no later command names it; the fold refuses such a command.
+- a blob in the garbage since command g is needed by no read after g, and the promises of all live
+  sessions are beyond g; a later session reads later;
+- a name without a place is in no entry, upload, garbage and kept snapshot. The session has ended,
+  or has promised to name the blob in no later command; the fold refuses such a command.
 
 A session's number is the position of its OpenSession. A number below the position without a live
-session is a session that has ended; ended sessions need no memory.
+session is an ended session; ended sessions need no memory.
 """
 
 from ares.bucket.bucket_state import BucketState

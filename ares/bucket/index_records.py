@@ -28,6 +28,8 @@ CHECKSUM_BYTES_MAX = 256
 BATCH_ITEMS_MAX = 1000
 PART_NUMBER_MAX = 10_000
 OBJECT_BYTES_MAX = 5 * 1024**4
+UPLOADED_PART_BYTES_MIN = 5 * 1024**2
+"""Bytes of a part, except for the last part of an object."""
 
 BucketName = Annotated[str, Meta(pattern=BUCKET_NAME_PATTERN)]
 BucketKey = Annotated[str, Meta(min_length=1, max_length=KEY_BYTES_MAX)]

@@ -30,12 +30,9 @@ from ares.bucket.index_records import (
 from ares.bucket.object_changes import add_version, judged_source, over_quota
 from ares.bucket.row_keys import part_number_of_row, part_row, upload_row
 
-UPLOADED_PART_BYTES_MIN = 5 * 1024 * 1024
-"""Bytes of a part, except for the last part of an object."""
-
 
 def begin_upload(state: BucketState, operation: BeginUpload) -> CommandResult:
-    """Begin an upload, whose id is the version of this command."""
+    """Begin an upload; the version of this command is the id."""
     bucket = state.bucket(operation.bucket)
     if bucket is None:
         return CommandResult(CommandOutcome.NO_SUCH_BUCKET)
@@ -47,7 +44,7 @@ def begin_upload(state: BucketState, operation: BeginUpload) -> CommandResult:
 
 
 def change_upload(state: BucketState, operation: OfUpload) -> CommandResult:
-    """Apply an operation on an upload, if the upload is there; otherwise its blobs are garbage."""
+    """Apply an operation on an upload, if the upload exists; otherwise the new blob is garbage."""
     bucket = state.bucket(operation.bucket)
     upload = state.upload(operation.bucket, operation.key, operation.upload)
     if bucket is None or upload is None:
@@ -76,7 +73,7 @@ def change_upload(state: BucketState, operation: OfUpload) -> CommandResult:
 def _put_part(
     state: BucketState, operation: PutPart | CopyPart, bucket: BucketEntry, part: PartEntry
 ) -> CommandOutcome:
-    """Set a part, in place of an earlier one with its number."""
+    """Set a part, in place of an earlier part with the number."""
     row = part_row(operation.upload, operation.part)
     known = state.record(row, PartEntry)
     growth = part.size - (0 if known is None else known.size)
@@ -105,7 +102,7 @@ def _copy_part(state: BucketState, operation: CopyPart, bucket: BucketEntry) -> 
 def _complete(
     state: BucketState, operation: CompleteUpload, bucket: BucketEntry, upload: UploadEntry
 ) -> CommandResult:
-    """Make the named parts an object, whose content they are; other parts are given up."""
+    """Make an object of the named parts, and give up the rest."""
     there = {part_number_of_row(row): part for row, part in state.parts(operation.upload)}
     outcome = _judged_parts(state, operation.parts, there)
     if outcome is CommandOutcome.DONE:
@@ -140,7 +137,7 @@ def _judged_parts(
     for part, wanted in zip(chosen, named, strict=True):
         if part is None or part.etag != wanted.etag:
             return CommandOutcome.BAD_PART
-        if part.size < UPLOADED_PART_BYTES_MIN and wanted is not named[-1]:
+        if part.size < state.part_bytes_min and wanted is not named[-1]:
             return CommandOutcome.PART_TOO_SMALL
         size += part.size
         if len(named) > 1 and state.depth(part.content) >= CONTENT_LEVELS_MAX:
@@ -151,7 +148,7 @@ def _judged_parts(
 def _end(
     state: BucketState, operation: OfUpload, bucket: BucketEntry, taken: Collection[int] = ()
 ) -> None:
-    """Remove an upload and its parts. The uses of the parts ``taken`` are an object's from now."""
+    """Remove an upload and the parts. An object takes over the uses of the parts ``taken``."""
     size = 0
     for row, part in state.parts(operation.upload):
         size += part.size

@@ -29,11 +29,11 @@ from ares.model.numbers import POSITION_MAX
 
 
 def change_objects(state: BucketState, batch: ObjectBatch) -> CommandResult:
-    """Apply the items of a batch, each by the state that the earlier ones left.
+    """Apply the items of a batch, each by the state after the earlier items.
 
-    An atomic batch is judged as a whole by the state before it. Its items are independent, so the
-    judgement holds while they are applied. A quota has room for what the items add together, less
-    what they delete: a rename needs no room.
+    An atomic batch is judged as a whole by the state before the batch. The items are independent:
+    the judgement holds while they are applied. A quota must have room for the sum of additions and
+    deletions: a rename needs no room.
     """
     if batch.atomic:
         verdicts = _judged_together(state, batch.items)
@@ -49,7 +49,7 @@ def change_objects(state: BucketState, batch: ObjectBatch) -> CommandResult:
 
 
 def change_object(state: BucketState, item: ItemOperation, index: int = 0) -> CommandResult:
-    """Apply one item if its conditions hold; otherwise its blobs are garbage."""
+    """Apply an item if the conditions hold; otherwise the new blob is garbage."""
     verdict, growth = _judged(state, item)
     if verdict is CommandOutcome.DONE:
         verdict = over_quota(state.bucket(item.bucket), growth)
@@ -60,7 +60,7 @@ def change_object(state: BucketState, item: ItemOperation, index: int = 0) -> Co
 
 
 def _judged_together(state: BucketState, items: Sequence[ItemOperation]) -> list[CommandOutcome]:
-    """Return the outcome of each item; a bucket must have room for the growth by all its items."""
+    """Return the outcome of each item; a bucket must have room for the growth by all items."""
     judged = [_judged(state, item) for item in items]
     growths: Counter[str] = Counter()
     for item, (_, growth) in zip(items, judged, strict=True):
@@ -96,9 +96,9 @@ def _change(state: BucketState, item: ItemOperation, index: int) -> CommandResul
 
 
 def _judged(state: BucketState, item: ItemOperation) -> tuple[CommandOutcome, int]:
-    """Return the outcome of an item by the state as it is, and the bytes that it adds.
+    """Return the outcome of an item by the present state, and the bytes added.
 
-    Nothing is changed, and the quota is not judged.
+    The state is not changed, and the quota is not judged.
     """
     bucket = state.bucket(item.bucket)
     if bucket is None:
@@ -127,14 +127,14 @@ def _judged(state: BucketState, item: ItemOperation) -> tuple[CommandOutcome, in
 
 
 def _replaced(state: BucketState, bucket: BucketEntry, name: str, key: str) -> ObjectEntry | None:
-    """Return the version that goes when a key gets a next one: the null version, or none."""
+    """Return the version that the next version of a key replaces: the null version, if any."""
     return None if bucket.versioning is Versioning.ON else state.null_entry(name, key)
 
 
 def over_quota(bucket: BucketEntry | None, growth: int) -> CommandOutcome:
-    """Return OVER_QUOTA if the bucket has no room for so many more bytes.
+    """Return OVER_QUOTA if the bucket has no room for ``growth`` more bytes.
 
-    A bucket without a quota has room for as many bytes as its counters can tell.
+    A bucket without a quota has room for as many bytes as the counters can tell.
     """
     if bucket is None or growth <= 0:
         return CommandOutcome.DONE
@@ -144,7 +144,7 @@ def over_quota(bucket: BucketEntry | None, growth: int) -> CommandOutcome:
 
 
 def judged_source(state: BucketState, source: CopySource) -> ObjectEntry | CommandOutcome:
-    """Return the entry to copy from, or the outcome without one."""
+    """Return the entry to copy from, or the outcome without an entry."""
     entry = state.chosen(source.bucket, source.key, source.version, source.null)
     if entry is None or entry.marker:
         return CommandOutcome.NO_SUCH_SOURCE
@@ -188,8 +188,8 @@ def _delete(state: BucketState, item: DeleteObject, version: Version) -> Command
 def add_version(state: BucketState, name: str, key: str, entry: ObjectEntry) -> CommandResult:
     """Make ``entry`` the newest version of a key, in place of a null version or above all.
 
-    The use of the content was counted by the caller, before an old one goes here: an object copied
-    onto itself keeps its bytes.
+    The caller counted the use of the content, before an old use goes: an object copied onto itself
+    keeps the bytes.
     """
     bucket, current = state.bucket(name), state.newest(name, key)
     assert bucket is not None, "the bucket was judged at this position"

@@ -513,9 +513,9 @@ def test_contents_are_taken_apart_in_portions(index, session, monkeypatch):
     assert (index.state.has_due_contents(), len(garbage(index))) == (False, 4)
 
 
-def test_ranges_of_nested_contents_are_the_bytes(index, session, monkeypatch):
+def test_ranges_of_nested_contents_are_the_bytes(index, session):
     """A part is a range of an object whose parts are ranges: compared with bytes."""
-    monkeypatch.setattr("ares.bucket.multipart.UPLOADED_PART_BYTES_MIN", 0)
+    index.state.part_bytes_min = 0
     size = 50
     put(session, "a", length=2 * size)
     first = list(range(2 * size))

@@ -77,13 +77,14 @@ class SimWish(Struct, frozen=True):
     servers: tuple[int, ...]
     k: int = 1
     delta: int = 0
+    write_once: bool = False
 
     def configuration(self, lives: Callable[[int], int]) -> Configuration:
         members = [member(number, lives(number)) for number in self.servers]
         return (
-            Configuration.abd(members)
+            Configuration.abd(members, write_once=self.write_once)
             if self.dap == "abd"
-            else Configuration.ec(members, self.k, self.delta)
+            else Configuration.ec(members, self.k, self.delta, write_once=self.write_once)
         )
 
 

@@ -1,40 +1,50 @@
 """The oracle of the scenario `bucket`: a model beside the fold, and the promises to users.
 
-The model knows the etag of each key at each position, the live sessions, the effects of each
-request, and the names that were stored and dropped. It shares no rule with the fold.
+The oracle judges each command by :class:`BucketModel`, and knows the live sessions, the effects of
+each request, and the stored and dropped names. Oracle and fold share no rule.
 """
 
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
+from ares.bucket.bucket_listing import ListRequest, list_versions
 from ares.bucket.bucket_requests import BucketAnswer
+from ares.bucket.bucket_state import BucketState
 from ares.bucket.command_results import CommandOutcome, CommandResult
 from ares.bucket.commands import (
     Beat,
     Command,
-    CompleteUpload,
     Conditions,
-    CopyObject,
-    DeleteObject,
     EndSession,
+    ObjectBatch,
     OpenSession,
     PutObject,
+    UpkeepOperation,
     decode_command,
 )
 from ares.bucket.fold import BucketFold
-from ares.bucket.index_records import Blob, Version
+from ares.bucket.index_records import Blob, ObjectEntry, Version
 from ares.bucket.memory_table import MemoryTable
+from ares.testing.sim.buckets.bucket_model import (
+    MODEL_PART_BYTES_MIN,
+    BucketModel,
+    ModelVersion,
+    holds,
+)
 from ares.testing.sim.buckets.bucket_plan import SIMULATED_BUCKET
 from ares.testing.sim.buckets.index_audit import audit_index
 from ares.testing.sim.invariants import PromiseBroken
 
 AUDIT_EVERY = 40
 TOLD_FAILURES = (
-    CommandOutcome.CONDITION_FAILED,
-    CommandOutcome.NO_SUCH_KEY,
-    CommandOutcome.NO_SUCH_SOURCE,
+    *(CommandOutcome.CONDITION_FAILED, CommandOutcome.NO_SUCH_KEY, CommandOutcome.NO_SUCH_SOURCE),
+    *(CommandOutcome.NO_SUCH_BUCKET, CommandOutcome.NO_SUCH_UPLOAD, CommandOutcome.OVER_QUOTA),
+    *(CommandOutcome.BATCH_FAILED, CommandOutcome.BAD_RANGE, CommandOutcome.BAD_PART),
 )
-KeyedOperation = PutObject | CopyObject | DeleteObject | CompleteUpload
+CHANGED_NOTHING = (
+    *(CommandOutcome.FENCED, CommandOutcome.SETTLED, CommandOutcome.NOT_TAKEN),
+    *(CommandOutcome.MALFORMED, CommandOutcome.BUSY),
+)
 
 
 class AskedRequest(NamedTuple):
@@ -51,61 +61,66 @@ class AskedRequest(NamedTuple):
 
 
 def name_of_command(command: Command) -> bytes:
-    """Return the name of the request that a command belongs to.
+    """Return the name of the request of a command.
 
-    Every put has an etag of its own. Other requests have their invocation; a request without an
-    invocation has a single attempt, hence a single number.
+    Every put has a new etag, and every batch begins with a put or has an invocation. Further
+    requests have an invocation; a request without an invocation has a single attempt, hence a
+    single number.
     """
-    if isinstance(command.operation, PutObject):
-        return command.operation.etag.encode()
+    operation = command.operation
+    first = operation.items[0] if isinstance(operation, ObjectBatch) else operation
+    if isinstance(first, PutObject):
+        return first.etag.encode()
     return command.invocation or f"{command.session}.{command.number}".encode()
 
 
-def holds(conditions: Conditions, etag: str | None) -> bool:
-    """Return whether the conditions of this scenario hold for a newest version."""
-    return not (
-        (conditions.absent and etag is not None)
-        or (conditions.present and etag is None)
-        or (conditions.etags and etag not in conditions.etags)
-    )
+def _told_version(
+    state: BucketState, entry: ObjectEntry, stored: dict[Blob, bytes]
+) -> ModelVersion:
+    """Return a version by the index, with the bytes."""
+    data = None if entry.marker else b""
+    for piece in state.leaves(entry.content):
+        whole = piece.data if piece.blob is None else stored.get(piece.blob, b"")
+        data = (data or b"") + whole[piece.start : piece.start + piece.length]
+    return ModelVersion(entry.version, entry.etag, data, entry.null, entry.tags)
 
 
 class BucketOracle:
     """The truth of a run. ``floor``: the position that a request which begins now must know."""
 
     def __init__(self, kept: int) -> None:
-        self.truth = BucketFold(MemoryTable(), kept=kept)
+        self.truth = BucketFold(MemoryTable(), kept=kept, part_bytes_min=MODEL_PART_BYTES_MIN)
         self.floor = 0
         self.contents: dict[str, bytes] = {}
-        self.stored: set[Blob] = set()
+        self.model = BucketModel(self.contents)
+        self.stored: dict[Blob, bytes] = {}
         self.dropped: set[Blob] = set()
         self._entries: list[bytes] = []
-        self._digests: list[int] = []
-        self._history: defaultdict[str, list[tuple[int, str | None]]] = defaultdict(list)
+        self._digests: list[int] = [0]
+        self._history: defaultdict[str, list[tuple[int, ModelVersion | None]]] = defaultdict(list)
         self._sessions: dict[int, int] = {}
         self._lowest: Counter[int] = Counter()
         self._results: dict[tuple[int, int], CommandResult] = {}
+        self._first: dict[bytes, tuple[int, CommandResult]] = {}
         self._effects: Counter[bytes] = Counter()
         self._made: dict[int, bytes] = {}
         self._forgotten: set[bytes] = set()
-        self._completed: set[Version] = set()
         self._kept = kept
         self._failed: set[bytes] = set()
 
     def checked(self, command: Command, position: int) -> None:
-        """Note an attempt that was checked when the request's first effect was forgotten.
+        """Note an attempt that was checked when the request's first result was forgotten.
 
-        A library that sends a request again so late is told the truth of a new request.
+        A library that sends a request again too late is told the truth of a new request.
         """
         request = name_of_command(command)
-        made = [at for at, name in self._made.items() if name == request]
-        if any(at + self._kept <= position for at in made):
+        if request in self._first and self._first[request][0] + self._kept <= position:
             self._forgotten.add(request)
 
     # -- the log -----------------------------------------------------------------------------------
 
     def applied(self, position: int, entry: bytes, digest: int) -> None:
-        """Check an entry that a gateway applied, and the digest after it."""
+        """Check an entry applied by a gateway, and the digest afterwards."""
         if position == len(self._entries):
             self._entries.append(entry)
             self._apply(position, entry)
@@ -114,7 +129,7 @@ class BucketOracle:
             raise PromiseBroken(f"position {position} was applied, and {len(self._entries)} not")
         if self._entries[position] != entry:
             raise PromiseBroken(f"two entries at position {position}")
-        if self._digests[position] != digest:
+        if self._digests[position + 1] != digest:
             raise PromiseBroken(f"two digests at position {position}")
 
     def _apply(self, position: int, entry: bytes) -> None:
@@ -122,108 +137,129 @@ class BucketOracle:
         digest = state.digest
         applied = self.truth.apply(entry)
         if command is None or applied is None:
-            return
-        operation = command.operation
+            raise PromiseBroken(f"position {position}: a gateway gave what is no command")
+        operation, result = command.operation, applied.result
         if isinstance(operation, OpenSession):
-            self._sessions[position] = position
+            self._judge_open(position, command)
             return
         if command.session not in self._sessions:
-            if state.digest != digest:
+            if state.digest != digest or result.outcome is not CommandOutcome.FENCED:
                 raise PromiseBroken(f"position {position}: a command of an ended session applied")
             return
+        settled = command.number < self._lowest[command.session]
+        if settled != (result.outcome is CommandOutcome.SETTLED):
+            raise PromiseBroken(f"position {position}: {result}, settled: {settled}")
+        if settled:
+            if state.digest != digest:
+                raise PromiseBroken(f"position {position}: a settled command changed something")
+            return
+        self._lowest[command.session] = max(self._lowest[command.session], command.lowest)
         self._sessions[command.session] = position
-        self._check_repeat(position, command, applied.result)
         if isinstance(operation, EndSession):
-            last = self._sessions.get(operation.of)
-            if last is not None and (last <= operation.last or operation.of == command.session):
-                del self._sessions[operation.of]
-            elif last is not None and operation.of not in state.sessions:
-                raise PromiseBroken(f"position {position} ended a session that spoke")
+            self._judge_end(position, command.session, operation)
         elif isinstance(operation, Beat):
             told = int.from_bytes(operation.digest)
-            if applied.result.done and told != [0, *self._digests][operation.position]:
+            if result.done and told != self._digests[operation.position]:
                 raise PromiseBroken(f"position {position}: a beat with another digest")
-        elif isinstance(operation, KeyedOperation):
-            self._judge(position, command, operation, applied.result)
+        elif not isinstance(operation, UpkeepOperation):
+            self._judge(position, command, result)
         if position % AUDIT_EVERY == 0:
-            audit_index(state)
+            self._audit()
 
-    def _check_repeat(self, position: int, command: Command, result: CommandResult) -> None:
-        """Check that a copy of a command has the first result, or does nothing once settled."""
-        lowest = max(self._lowest[command.session], command.lowest)
-        self._lowest[command.session] = lowest
-        settled = result.outcome is CommandOutcome.SETTLED
-        if settled != (command.number < lowest):
-            raise PromiseBroken(f"position {position}: {result.outcome!r}, lowest is {lowest}")
-        if isinstance(command.operation, KeyedOperation) and not settled:
-            first = self._results.setdefault((command.session, command.number), result)
-            if first != result:
-                raise PromiseBroken(f"position {position}: {result}, and {first} to the first copy")
+    def _judge_open(self, position: int, command: Command) -> None:
+        """Begin a session; the position is the number."""
+        self._sessions[position] = position
 
-    def _judge(
-        self, position: int, command: Command, operation: KeyedOperation, result: CommandResult
-    ) -> None:
-        """Check a change: its condition one position earlier, its blobs, and that it is the first.
+    def _judge_end(self, position: int, by: int, operation: EndSession) -> None:
+        """Check that a session ends by itself, or after silence."""
+        last = self._sessions.get(operation.of)
+        if last is not None and (last <= operation.last or operation.of == by):
+            del self._sessions[operation.of]
+        elif last is not None and operation.of not in self.truth.state.sessions:
+            raise PromiseBroken(f"position {position} ended a session that spoke")
+        if operation.of in self.truth.state.sessions and operation.of not in self._sessions:
+            raise PromiseBroken(f"position {position} did not end a silent session")
 
-        A change is seen by the etag or the version of the key; a repeated result changes nothing.
-        """
-        key, newest = operation.key, self.truth.state.newest(SIMULATED_BUCKET, operation.key)
-        before = self.etag(key, position)
-        etag = None if newest is None else newest.etag
-        changed = etag != before or (newest is not None and newest.version.position == position)
+    def _judge(self, position: int, command: Command, result: CommandResult) -> None:
+        """Check a result: that of the first copy, of the first attempt, or the model's."""
         name = name_of_command(command)
-        if changed:
-            if not result.done or not holds(operation.conditions, before):
-                raise PromiseBroken(
-                    f"position {position}: {key} was {before}, and {operation} changed it"
-                )
-            self._effects[name] += 1
-            self._made[position] = name
-            self._history[key].append((position + 1, etag))
-            if isinstance(operation, CompleteUpload):
-                if operation.upload in self._completed:
-                    raise PromiseBroken(f"position {position} completes an upload again")
-                self._completed.add(operation.upload)
-        elif result.outcome in TOLD_FAILURES and name not in self._failed:
-            failed_source = isinstance(operation, CopyObject) and (
-                self.etag(operation.source.key, position) is None
-            )
-            reason = failed_source or not holds(operation.conditions, before)
-            if not self._effects[name] and not reason:
-                self._explain(position, command, result)
+        copy = self._results.setdefault((command.session, command.number), result)
+        if copy is not result:
+            if copy != result:
+                raise PromiseBroken(f"position {position}: {result}, and {copy} to the first copy")
+            self._check_versions(position, command)
+            return
+        if command.invocation and name in self._first:
+            first, known = self._first[name]
+            if first + self._kept > position and known != result:
+                raise PromiseBroken(f"position {position}: {result}, and {known} to {name!r}")
+            if known == result:
+                self._check_versions(position, command)
+                return
+        self._first[name] = position, result
+        if result.outcome in CHANGED_NOTHING:
+            raise PromiseBroken(f"position {position}: {result} to a command of a live session")
+        wanted = self.model.apply(position, command.operation)
+        told = [result.outcome, *(item.outcome for item in result.items if result.done)]
+        if told != wanted:
+            raise PromiseBroken(f"position {position}: {told}, and {wanted} by the model")
+        self._made[position] = name
+        self._check_versions(position, command)
+        self._count_effect(name, result)
+
+    def _count_effect(self, name: bytes, result: CommandResult) -> None:
+        """Check for a single effect of a request, and for no effect after a failure was told."""
+        self._effects[name] += result.done
         if name not in self._forgotten:
             if self._effects[name] > 1:
                 raise PromiseBroken(f"request {name!r} took effect twice")
             if self._effects[name] and name in self._failed:
                 raise PromiseBroken(f"request {name!r} was told a failure, and succeeded")
-        for piece in () if newest is None else self.truth.state.leaves(newest.content):
-            if piece.blob is not None and piece.blob not in self.stored:
-                raise PromiseBroken(f"{key} names {piece.blob} before it is at a quorum")
-            if piece.blob in self.dropped:
-                raise PromiseBroken(f"{key} names {piece.blob}, which was dropped")
 
-    def _explain(self, position: int, command: Command, result: CommandResult) -> None:
-        """Accept a failure without a reason at its position only as the repeat of an earlier one.
+    def _check_versions(self, position: int, command: Command) -> None:
+        """Check the versions of a command's keys by the model, and the blobs of these versions."""
+        operation = command.operation
+        items = operation.items if isinstance(operation, ObjectBatch) else (operation,)
+        keys = {item.key for item in items if hasattr(item, "key")}
+        bucket = self.model.buckets.get(SIMULATED_BUCKET)
+        for key in sorted(keys):
+            newest = self.model.newest(SIMULATED_BUCKET, key)
+            if self.version(key, position + 1) != newest:
+                self._history[key].append((position + 1, newest))
+            self._check_key(position, key, [] if bucket is None else bucket.keys.get(key, []))
 
-        An earlier attempt at the same request failed at a position where its condition was false.
-        """
-        earlier = any(
-            other is not None and name_of_command(other) == name_of_command(command)
-            for other in map(decode_command, self._entries[:position])
-        )
-        if not earlier:
-            raise PromiseBroken(f"position {position}: {result.outcome!r} without a reason")
+    def _check_key(self, position: int, key: str, wanted: list[ModelVersion]) -> None:
+        state = self.truth.state
+        page = list_versions(state, ListRequest(SIMULATED_BUCKET, key))
+        entries = [each.entry for each in page.results if each.entry and each.key == key]
+        for entry in entries:
+            for piece in state.leaves(entry.content):
+                if piece.blob is not None and piece.blob not in self.stored:
+                    raise PromiseBroken(f"{key} names {piece.blob} before it is at a quorum")
+                if piece.blob in self.dropped:
+                    raise PromiseBroken(f"{key} names {piece.blob}, which was dropped")
+        told = [_told_version(state, entry, self.stored) for entry in entries]
+        if told != wanted:
+            raise PromiseBroken(f"position {position}: {key} has {told}, {wanted} by the model")
 
-    def etag(self, key: str, position: int) -> str | None:
-        """Return the etag of a key in the index at a position."""
+    def _audit(self) -> None:
+        """Check the whole index: the counters, and the buckets beside the model."""
+        state = self.truth.state
+        audit_index(state)
+        model = self.model.buckets.get(SIMULATED_BUCKET)
+        bucket = state.bucket(SIMULATED_BUCKET)
+        told = None if bucket is None else (bucket.bytes + bucket.part_bytes, bucket.uploads)
+        wanted = None if model is None else (model.size, len(model.uploads))
+        if told != wanted:
+            raise PromiseBroken(f"the bucket has {told}, and {wanted} by the model")
+
+    def version(self, key: str, position: int) -> ModelVersion | None:
+        """Return the newest version of a key in the index at a position."""
         found = None
-        for since, etag in self._history[key]:
+        for since, version in self._history[key]:
             if since <= position:
-                found = etag
+                found = version
         return found
-
-    def is_live(self, session: int | None) -> bool:
-        return session in self._sessions
 
     # -- blobs and the log's trim ------------------------------------------------------------------
 
@@ -234,16 +270,21 @@ class BucketOracle:
             raise PromiseBroken(f"{blob} is dropped, and the index names it")
         self.dropped.add(blob)
 
-    def missing(self, session: int | None, blob: Blob) -> None:
-        """Check a read that found no chunk: its session must have ended."""
-        if self.is_live(session):
-            raise PromiseBroken(f"session {session} is live, and {blob} is missing in its read")
+    def missing(self, session: int | None, lost: object) -> None:
+        """Check a read that found no chunk, or no content: its session must have ended."""
+        if session in self._sessions:
+            raise PromiseBroken(f"session {session} is live, and {lost} is missing in its read")
 
     def trimming(self, upto: int) -> None:
         """Check a trim: a snapshot at or above it is stored and kept."""
         kept = self.truth.state.snapshots()
         if not any(snapshot.position >= upto and snapshot.blob in self.stored for snapshot in kept):
             raise PromiseBroken(f"the log is trimmed below {upto} without a snapshot")
+
+    def looked(self, session: int | None, position: int) -> None:
+        """Check that an answer is from an index that had the gateway's own OpenSession."""
+        if session is None or position <= session:
+            raise PromiseBroken(f"session {session} answers from position {position}")
 
     # -- answers to users --------------------------------------------------------------------------
 
@@ -252,41 +293,51 @@ class BucketOracle:
         outcome, version = answer.result.outcome, answer.result.version
         if request.kind == "get":
             self._told_read(request, answer)
-        elif outcome is CommandOutcome.DONE and version is not None:
-            if version.position >= known:
-                raise PromiseBroken(f"the result of position {version.position} is told at {known}")
-            if request.kind not in ("delete", "begin", "part"):
-                if request.name and self._made.get(version.position) != request.name:
-                    raise PromiseBroken(f"{request} is told the result of another request")
-                if version.position < request.floor:
-                    raise PromiseBroken(f"{request} took effect before it began")
+        elif outcome is CommandOutcome.DONE:
+            items = [item.version for item in answer.result.items[:1] if item.done]
+            told = [each for each in (version, *items) if each is not None]
+            for each in told if request.kind not in ("delete", "part", "tags") else ():
+                self._told_change(request, each, known)
         elif outcome in TOLD_FAILURES:
             self._told_failure(request, answer)
         self.floor = max(self.floor, answer.position)
 
+    def _told_change(self, request: AskedRequest, version: Version, known: int) -> None:
+        """Check a version in an answer: made by this request, and known to the gateway."""
+        if version.position >= known:
+            raise PromiseBroken(f"the result of position {version.position} is told at {known}")
+        if request.name and self._made.get(version.position) != request.name:
+            raise PromiseBroken(f"{request} is told the result of another request")
+        if version.position < request.floor:
+            raise PromiseBroken(f"{request} took effect before it began")
+
     def _told_read(self, request: AskedRequest, answer: BucketAnswer) -> None:
-        etag = None if answer.entry is None else answer.entry.etag
         if answer.position < request.floor:
             raise PromiseBroken(f"a read answers at {answer.position}, below {request.floor}")
-        if etag != self.etag(request.key, answer.position):
-            raise PromiseBroken(f"a read of {request.key} at {answer.position} found {etag}")
-        if etag is not None and answer.data != self.contents[etag]:
-            raise PromiseBroken(f"a read of {etag} found {answer.data!r}")
+        there = self.version(request.key, answer.position)
+        wanted = (None, None) if there is None else (there.etag, there.data)
+        found = (None if answer.entry is None else answer.entry.etag, answer.data)
+        if found != wanted:
+            raise PromiseBroken(
+                f"a read of {request.key} at {answer.position} found {found}, not {wanted}"
+            )
 
     def _told_failure(self, request: AskedRequest, answer: BucketAnswer) -> None:
         if request.name:
             self._failed.add(request.name)
             if self._effects[request.name] and request.name not in self._forgotten:
                 raise PromiseBroken(f"{request} succeeded, and is told {answer.result.outcome!r}")
-        if answer.early and request.conditions != Conditions():
+        if answer.early:
             if answer.position < request.floor:
                 raise PromiseBroken(f"an early failure at {answer.position}, of {request}")
-            if holds(request.conditions, self.etag(request.key, answer.position)):
+            there = self.version(request.key, answer.position)
+            wanted = holds(request.conditions, there)
+            if answer.result.outcome is not wanted:
                 raise PromiseBroken(f"an early failure without a reason, of {request}")
 
     def last_look(self, present: set[Blob]) -> None:
-        """Check the end of a run: the index is sound, and nothing is left that nobody names."""
-        audit_index(self.truth.state)
+        """Check the end of a run: the index is sound, and every blob left has a place."""
+        self._audit()
         for blob in sorted(present, key=repr):
             if self.truth.state.place(blob) is None:
                 raise PromiseBroken(f"{blob} is left, and nothing names it")

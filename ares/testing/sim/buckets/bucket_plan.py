@@ -19,8 +19,12 @@ BUCKET_CHAOS_S = 6.0
 SIMULATED_BUCKET = "photos"
 BUCKET_STEP_KINDS = (
     *("put", "put", "put-new", "put-new", "put-new", "put-if", "put-if", "get", "get", "get"),
-    *("delete", "delete-if", "copy", "copy-new", "multipart"),
+    *("delete", "delete-if", "copy", "copy-new", "multipart", "multipart-copy"),
+    *("batch", "rename", "tags"),
 )
+RARE_STEP_KINDS = (*("quota",) * 4, *("versioning", "delete-null", "drop") * 2)
+"""Kinds of some plans: they change the whole bucket."""
+
 BucketKind = Literal[
     "create",
     "put",
@@ -32,6 +36,14 @@ BucketKind = Literal[
     "copy",
     "copy-new",
     "multipart",
+    "multipart-copy",
+    "batch",
+    "rename",
+    "tags",
+    "versioning",
+    "quota",
+    "delete-null",
+    "drop",
 ]
 
 
@@ -63,9 +75,9 @@ class BucketUserPlan(Struct, frozen=True):
 
 
 class GatewayFault(Struct, frozen=True):
-    """A gateway is killed, or stopped as by SIGSTOP, for ``lasts_s``."""
+    """A gateway is killed, stopped as by SIGSTOP, or has a full disk, for ``lasts_s``."""
 
-    kind: Literal["kill", "stop"]
+    kind: Literal["kill", "stop", "full"]
     gateway: int
     at: float
     lasts_s: float
@@ -82,7 +94,8 @@ class BucketMove(Struct, frozen=True):
 class BucketPlan(Struct, frozen=True):
     """A whole run.
 
-    ``skews_ms``: of the gateways' clocks. ``kept``: positions for which invocations are remembered.
+    ``skews_ms``: of the gateways' clocks. ``lags_s``: from an entry's arrival at a gateway to its
+    application. ``kept``: positions for which invocations are remembered.
     ``snapshot_every``: positions between snapshots. ``answer_loss``: of answers to users.
     """
 
@@ -93,6 +106,7 @@ class BucketPlan(Struct, frozen=True):
     initial: SimWish
     clients: tuple[BucketUserPlan, ...]
     skews_ms: tuple[int, ...]
+    lags_s: tuple[float, ...]
     faults: tuple[PlannedFault, ...]
     gateway_faults: tuple[GatewayFault, ...]
     moves: tuple[BucketMove, ...]
@@ -141,8 +155,10 @@ def draw_bucket(seed: int) -> BucketPlan:
     )
     keys = [f"k{number}" for number in range(rng.choice([1, 1, 2, 3]))]
     pause_s = rng.choice([0.01, 0.05, 0.3])
+    kinds = BUCKET_STEP_KINDS + (RARE_STEP_KINDS if rng.random() < 0.5 else ())
     users = tuple(
-        _user(rng, f"u{number}", keys, gateways, pause_s) for number in range(rng.randint(2, 5))
+        _user(rng, f"u{number}", keys, gateways, pause_s, kinds)
+        for number in range(rng.randint(2, 5))
     )
     faults = () if calm else tuple(_fault(rng) for _ in range(rng.choice([0, 1, 2, 4])))
     struck = [] if calm and rng.random() < 0.5 else range(rng.choice([0, 1, 2, 4]))
@@ -154,6 +170,7 @@ def draw_bucket(seed: int) -> BucketPlan:
         _wish(rng),
         users,
         tuple(rng.choice([0, 0, 500, 86_400_000]) for _ in range(gateways)),
+        tuple(rng.choice([0.0, 0.0, 0.1, 0.5]) for _ in range(gateways)),
         faults,
         tuple(_gateway_fault(rng, gateways) for _ in struck),
         () if calm else tuple(_move(rng) for _ in range(rng.choice([0, 1, 2]))),
@@ -163,11 +180,18 @@ def draw_bucket(seed: int) -> BucketPlan:
     )
 
 
-def _user(rng: Random, name: str, keys: list[str], gateways: int, pause_s: float) -> BucketUserPlan:
+def _user(
+    rng: Random,
+    name: str,
+    keys: list[str],
+    gateways: int,
+    pause_s: float,
+    kinds: tuple[str, ...],
+) -> BucketUserPlan:
     steps = tuple(
         BucketStep(
             rng.expovariate(1 / pause_s),
-            msgspec.convert(rng.choice(BUCKET_STEP_KINDS), BucketKind),
+            msgspec.convert(rng.choice(kinds), BucketKind),
             rng.choice(keys),
             rng.randrange(gateways),
             rng.choice(keys),
@@ -184,8 +208,9 @@ def _user(rng: Random, name: str, keys: list[str], gateways: int, pause_s: float
 
 def _wish(rng: Random) -> SimWish:
     if rng.random() < 0.5:
-        return SimWish("abd", tuple(rng.sample(range(BLOB_SERVERS), rng.choice([3, 5]))))
-    return SimWish("ec", tuple(range(BLOB_SERVERS)), 3, 4)
+        servers = tuple(rng.sample(range(BLOB_SERVERS), rng.choice([3, 5])))
+        return SimWish("abd", servers, write_once=True)
+    return SimWish("ec", tuple(range(BLOB_SERVERS)), 3, 4, write_once=True)
 
 
 def _fault(rng: Random) -> PlannedFault:
@@ -204,7 +229,8 @@ def _fault(rng: Random) -> PlannedFault:
 
 
 def _gateway_fault(rng: Random, gateways: int) -> GatewayFault:
-    kind: Literal["kill", "stop"] = "kill" if rng.random() < 0.5 else "stop"
+    kinds: tuple[Literal["kill", "stop", "full"], ...] = ("kill", "stop", "full")
+    kind = rng.choice(kinds)
     lasts_s = rng.choice([0.05, 0.5, 2.0, 3.0])
     return GatewayFault(kind, rng.randrange(gateways), rng.uniform(0, 3.0), lasts_s)
 

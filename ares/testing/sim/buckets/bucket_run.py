@@ -1,8 +1,9 @@
-"""A run of the scenario `bucket`: users, gateways, a real log, real blobs; chaos, then healing."""
+"""A run of the scenario `bucket`: users, gateways, a real log, real blobs; chaos and healing."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ares.bucket.row_keys import GARBAGE_CONTENT_ROWS, after
 from ares.engine.effects import Agree, Announce
 from ares.model.codec import Outgoing, decode, encode
 from ares.model.identity import ClientId
@@ -24,6 +25,7 @@ from ares.testing.sim.buckets.bucket_plan import (
 from ares.testing.sim.buckets.bucket_user import BucketUser
 from ares.testing.sim.buckets.gateway_ports import BlobPort, LogPort
 from ares.testing.sim.buckets.gateway_process import GatewayProcess, blob_of
+from ares.testing.sim.buckets.simulated_table import SimTable
 from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SinglePlaces, SingleValues
 from ares.testing.sim.plan import PlannedFault, SimClientPlan, SimStep
@@ -35,7 +37,10 @@ from ares.testing.sim.simulated_server import LateServer
 from ares.testing.sim.world import SIM_HEALING_S, SIM_STEPS_MAX, SimConsensus, SimWorld
 
 CLIENTS_FROM = 1000
-"""Ids of the clients of gateways begin here: far from those of movers."""
+"""The first id of the clients of gateways: far above the ids of movers."""
+
+CLEANING_S = 60.0
+"""Seconds in which garbage and litter go."""
 
 
 class LogHalf:
@@ -54,7 +59,7 @@ class LogHalf:
         self.servers = {f"s{number}": LogServer(self, number) for number in BUCKET_LOG_SERVERS}
 
     def learn(self) -> None:
-        """Tell the invariants of the log which chains are decided."""
+        """Tell the invariants of the log the decided chains."""
         decided = self.consensus.table.decisions.get(self.plan.first_chain.domain, {})
         if len(decided) >= len(self.watch.decided):
             self.watch.decided |= {i: decision.content for i, decision in decided.items()}
@@ -105,6 +110,7 @@ class SimBucketRun:
             self._receivers[asker.name] = asker.receive
         self._gateways: list[GatewayProcess | None] = [None] * len(plan.skews_ms)
         self._lives = 0
+        self._files: dict[int, SimTable] = {}
         for number in range(len(plan.skews_ms)):
             self._start_gateway(number)
         self.users: list[BucketUser] = []
@@ -152,14 +158,16 @@ class SimBucketRun:
     # -- gateways ----------------------------------------------------------------------------------
 
     def gateway(self, number: int) -> GatewayProcess | None:
-        """Return the gateway if its process runs."""
+        """Return the gateway if the process runs."""
         return self._gateways[number]
 
     def _start_gateway(self, number: int) -> None:
         if self._gateways[number] is None:
             self._lives += 1
             name = f"g{number}.{self._lives}"
-            self._gateways[number] = GatewayProcess(self, name, self.plan.skews_ms[number])
+            table = self._files.pop(number, SimTable())
+            pace = self.plan.skews_ms[number], self.plan.lags_s[number]
+            self._gateways[number] = GatewayProcess(self, name, *pace, table)
 
     def _strike_gateway(self, fault: GatewayFault) -> None:
         gateway = self._gateways[fault.gateway]
@@ -169,10 +177,18 @@ class SimBucketRun:
         if fault.kind == "kill":
             gateway.die()
             self._gateways[fault.gateway] = None
+            if self.world.rng.random() < 0.5:  # else its file is lost
+                self._files[fault.gateway] = gateway.table.reopened()
             self.world.after(fault.lasts_s, self._start_gateway, fault.gateway)
+        elif fault.kind == "full":
+            gateway.table.full = True
+            self.world.after(fault.lasts_s, self._make_room, gateway)
         else:
             gateway.stopped = True
             self.world.after(fault.lasts_s, self._go_on, gateway)
+
+    def _make_room(self, gateway: GatewayProcess) -> None:
+        gateway.table.full = False
 
     def _go_on(self, gateway: GatewayProcess) -> None:
         self.world.narrate(f"{gateway.name} GOES ON")
@@ -251,7 +267,7 @@ class SimBucketRun:
         for number, gateway in enumerate(self._gateways):
             self._start_gateway(number)
             if gateway is not None:
-                gateway.stopped = False
+                gateway.stopped = gateway.table.full = False
         self._move("mender", len(self.plan.moves), BucketMove(0.0, BUCKET_LOG_SERVERS[:3]))
         self._wait(self._moved, "moves did not finish")
         self._wait(self._all_done, "users did not finish")
@@ -266,43 +282,43 @@ class SimBucketRun:
         )
         last = self._join(BucketUserPlan("z", looks))
         self._wait(lambda: last.done, "keys could not be read")
-        self._wait(self._clean, "garbage or litter is left")
+        self._wait(self._clean, "garbage or litter is left", CLEANING_S)
         self.oracle.last_look(self._present())
         for gateway in self._gateways:
             if gateway is not None:
                 gateway.die()
 
     def _clean(self) -> bool:
-        """Return whether nothing is left to collect, and no blob that nothing names."""
+        """Return whether all garbage is collected, and every blob has a place."""
         state = self.oracle.truth.state
-        return not state.garbage(1) and all(state.place(blob) for blob in self._present())
+        contents = state.table.scan(GARBAGE_CONTENT_ROWS, after(GARBAGE_CONTENT_ROWS), 1)
+        return (
+            not contents
+            and not state.garbage(1)
+            and all(state.place(blob) for blob in self._present())
+        )
 
     def _present(self) -> set[Any]:
-        """Return the blobs whose newest version at some server of the last configuration is there.
-
-        A server that missed a deletion has an older version than the others.
-        """
-        newest: dict[str, tuple[Any, bool]] = {}
+        """Return the blobs with a name at any server of the last configuration."""
         decided = self.consensus.table.decisions.get(self.plan.first_blobs.domain, {})
         last = decided[max(decided)].content if decided else self.plan.first_blobs
+        names: set[str] = set()
         for server in self.blobs.servers:
             hosting = server.replica.hosted.get(last.id)
-            for listed in () if hosting is None else hosting.objects.page("", "", PAGE_OBJECTS)[0]:
-                known = newest.get(listed.name)
-                if known is None or known[0] < listed.tag:
-                    newest[listed.name] = (listed.tag, listed.deleted)
-        return {blob_of(name) for name, (_, deleted) in newest.items() if not deleted}
+            page = () if hosting is None else hosting.objects.page("", "", PAGE_OBJECTS)[0]
+            names.update(listed.name for listed in page)
+        return set(map(blob_of, names))
 
     def _moved(self) -> bool:
         return all(mover.done for mover in self._movers)
 
-    def _wait(self, done: Callable[[], bool], what: str) -> None:
-        end = self.world.now + SIM_HEALING_S
+    def _wait(self, done: Callable[[], bool], what: str, within_s: float = SIM_HEALING_S) -> None:
+        end = self.world.now + within_s
         self._until(lambda: done() or self.world.now > end)
         if not done():
             left = self.oracle.truth.state.garbage(3), sorted(self._present(), key=repr)[:3]
             self.world.narrate(f"garbage {left[0]}, blobs {left[1]}")
-            raise PromiseBroken(f"{what} in {SIM_HEALING_S:g} s after all faults were healed")
+            raise PromiseBroken(f"{what} in {within_s:g} s after all faults were healed")
 
     def _all_done(self) -> bool:
         return all(user.dead or user.done for user in self.users)

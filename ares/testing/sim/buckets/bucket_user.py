@@ -1,24 +1,31 @@
-"""A simulated user of buckets: requests in turn, sent again by its library under one invocation."""
+"""A simulated user of buckets: requests in turn, which the library repeats under an invocation."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ares.bucket.bucket_requests import BucketAnswer, ChangeRequest, change, get_object
+from ares.bucket.bucket_requests import BucketAnswer, ChangeRequest, Steps, change, get_object
+from ares.bucket.bucket_session import BucketSession
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import (
+    AbortUpload,
     BeginUpload,
     ChangingOperation,
     CompleteUpload,
     Conditions,
     CopyObject,
+    CopyPart,
     CopySource,
     CreateBucket,
+    DeleteBucket,
     DeleteObject,
     NamedPart,
+    ObjectBatch,
     PutObject,
     PutPart,
+    SetBucket,
+    SetTags,
 )
-from ares.bucket.index_records import Version
+from ares.bucket.index_records import Version, Versioning
 from ares.testing.sim.buckets.bucket_oracle import AskedRequest, BucketOracle
 from ares.testing.sim.buckets.bucket_plan import (
     SIMULATED_BUCKET,
@@ -34,6 +41,9 @@ RETRY_S = 0.1
 UNAVAILABLE_OUTCOMES = (CommandOutcome.FENCED, CommandOutcome.SETTLED)
 """Outcomes for which a gateway answers 503: the library sends the request again."""
 
+UNNAMED_OPERATIONS = SetBucket | SetTags | DeleteBucket | CreateBucket
+"""Operations without an invocation: a second success would look like the first."""
+
 
 class UserRun(Protocol):
     """The parts of a run for a user."""
@@ -48,7 +58,7 @@ class UserRun(Protocol):
 
 
 class BucketUser:
-    """A user. ``asked``: the number of its requests. ``seen``: the etag last seen of each key."""
+    """A user. ``asked``: the number of requests. ``seen``: the etag last seen of each key."""
 
     def __init__(self, run: UserRun, plan: BucketUserPlan) -> None:
         self.name = plan.name
@@ -83,8 +93,13 @@ class BucketUser:
     def _start(self, step: BucketStep) -> None:
         if self.dead:
             return
-        if step.kind == "multipart":
+        if step.kind in ("multipart", "multipart-copy"):
             self._upload(step)
+        elif step.kind == "drop":
+            again = lambda _: self._ask(  # noqa: E731
+                step, CreateBucket(SIMULATED_BUCKET), b"", lambda _: self._ended()
+            )
+            self._ask(step, DeleteBucket(SIMULATED_BUCKET), b"", again)
         elif step.kind == "get":
             self._ask(step, None, b"", lambda answer: self._ended())
         else:
@@ -112,17 +127,43 @@ class BucketUser:
                 return DeleteObject(SIMULATED_BUCKET, key), b""
             case "delete-if":
                 return DeleteObject(SIMULATED_BUCKET, key, conditions=same), b""
+            case "delete-null":
+                return DeleteObject(SIMULATED_BUCKET, key, null=True), b""
+            case "tags":
+                return SetTags(SIMULATED_BUCKET, key, f"{self.name} {self._asked}".encode()), b""
+            case "versioning":
+                kept = self._world.rng.choice([Versioning.ON, Versioning.SUSPENDED])
+                return SetBucket(SIMULATED_BUCKET, versioning=kept), b""
+            case "quota":
+                return SetBucket(SIMULATED_BUCKET, quota=self._world.rng.choice([0, 5, 20])), b""
             case "copy" | "copy-new":
                 source = CopySource(SIMULATED_BUCKET, step.other)
                 conditions = new if step.kind == "copy-new" else Conditions()
                 return CopyObject(SIMULATED_BUCKET, key, source, conditions), b""
+            case "rename" if key != step.other:
+                source = CopySource(SIMULATED_BUCKET, key)
+                moved = CopyObject(SIMULATED_BUCKET, step.other, source, new)
+                return ObjectBatch((moved, DeleteObject(SIMULATED_BUCKET, key)), atomic=True), b""
+            case "batch" | "rename":
+                etag, data = self._content()
+                source = CopySource(SIMULATED_BUCKET, key)
+                return ObjectBatch(
+                    (
+                        PutObject(SIMULATED_BUCKET, key, data, etag, same),
+                        DeleteObject(SIMULATED_BUCKET, step.other, conditions=same),
+                        CopyObject(SIMULATED_BUCKET, step.other, source, new),
+                    )
+                ), b""
             case _:
                 etag, data = self._content()
                 conditions = {"put-new": new, "put-if": same}.get(step.kind, Conditions())
                 return PutObject(SIMULATED_BUCKET, key, b"", etag, conditions), data
 
     def _upload(self, step: BucketStep) -> None:
-        """Begin an upload, put a part, and complete it; complete it again, in a new request."""
+        """Begin an upload, make the parts, and complete the upload by two requests.
+
+        A part of "multipart-copy" is a range of another object.
+        """
         etag, data = self._content()
 
         def begun(answer: BucketAnswer | None) -> None:
@@ -130,20 +171,38 @@ class BucketUser:
                 self._ended()
                 return
             upload: Version = answer.result.version
-            part = PutPart(SIMULATED_BUCKET, step.key, upload, 1, b"", etag)
+            parts: list[tuple[ChangingOperation, bytes]] = [
+                (PutPart(SIMULATED_BUCKET, step.key, upload, 1, b"", etag), data)
+            ]
+            if step.kind == "multipart-copy":
+                source = CopySource(SIMULATED_BUCKET, step.other)
+                copied = CopyPart(SIMULATED_BUCKET, step.key, upload, 2, source, "c", 2, 5)
+                parts.append((copied, b""))
+            named = [NamedPart(1, etag), NamedPart(2, "c")][: len(parts)]
+            whole = CompleteUpload(
+                *(SIMULATED_BUCKET, step.key, upload, tuple(named), f"{etag}-{len(parts)}")
+            )
+            again = lambda _: self._ask(step, whole, b"", lambda _: self._ended())  # noqa: E731
 
-            def put(answer: BucketAnswer | None) -> None:
+            def made(answer: BucketAnswer | None) -> None:
                 if answer is None or not answer.result.done:
-                    self._ended()
-                    return
-                named = (NamedPart(1, etag),)
-                whole = CompleteUpload(SIMULATED_BUCKET, step.key, upload, named, etag)
-                again = lambda _: self._ask(step, whole, b"", lambda _: self._ended())  # noqa: E731
-                self._ask(step, whole, b"", again)
+                    self._abort(step, upload)
+                elif parts:
+                    self._ask(step, *parts.pop(0), made)
+                else:
+                    self._ask(step, whole, b"", again)
 
-            self._ask(step, part, data, put)
+            self._ask(step, *parts.pop(0), made)
 
         self._ask(step, BeginUpload(SIMULATED_BUCKET, step.key), b"", begun)
+
+    def _abort(self, step: BucketStep, upload: Version) -> None:
+        """End an upload after the failure of a part; now and then leave the upload."""
+        if self._world.rng.random() < 0.3:
+            self._ended()
+            return
+        ending = AbortUpload(SIMULATED_BUCKET, step.key, upload)
+        self._ask(step, ending, b"", lambda _: self._ended())
 
     # -- a request ---------------------------------------------------------------------------------
 
@@ -157,11 +216,12 @@ class BucketUser:
         """Send a request until it is answered, REQUEST_ATTEMPTS times at most."""
         self._asked += 1
         name = invocation = f"{self.name}?{self._asked}".encode()
-        if isinstance(operation, PutObject):
-            name = operation.etag.encode()
+        first = operation.items[0] if isinstance(operation, ObjectBatch) else operation
+        if isinstance(first, PutObject):
+            name = first.etag.encode()
             invocation = b"one" if self._ids == "one" else invocation
-        if self._ids == "none":
-            invocation, name = b"", name if isinstance(operation, PutObject) else b""
+        if self._ids == "none" or isinstance(operation, UNNAMED_OPERATIONS):
+            invocation, name = b"", name if isinstance(first, PutObject) else b""
         conditions = getattr(operation, "conditions", Conditions())
         asked = AskedRequest(
             *(name, self._run.oracle.floor, _kind_of(operation, step), step.key),
@@ -174,11 +234,12 @@ class BucketUser:
     def _attempt(
         self, request: "UserRequest", number: int, done: Callable[[BucketAnswer | None], None]
     ) -> None:
-        """Send an attempt; an answer to an earlier attempt finds a closed connection."""
+        """Send an attempt. The connection of an earlier attempt is closed."""
         if request.ended or self.dead:
             return
         request.attempt = number
-        if number > (REQUEST_ATTEMPTS if request.invocation else 1):
+        repeats = request.invocation or isinstance(request.operation, CreateBucket)
+        if number > (REQUEST_ATTEMPTS if repeats else 1):
             self._end(request, None, done)
             return
         world, rng, asked = self._world, self._world.rng, request.asked
@@ -197,7 +258,7 @@ class BucketUser:
             gateway = self._run.gateway(place)
             if gateway is not None and gateway.stopped:
                 world.after(RETRY_S, arrive)
-            elif gateway is not None and gateway.session.is_live:
+            elif gateway is not None and gateway.serves:
                 self._serve(gateway, request, number, told)
 
         delay_s = world.chances.delay_s * rng.paretovariate(2)
@@ -212,21 +273,28 @@ class BucketUser:
         number: int,
         told: Callable[[BucketAnswer | None, int], None],
     ) -> None:
-        """Let a gateway serve an attempt; its answer may be lost."""
+        """Let a gateway serve an attempt; the answer may be lost."""
         world, rng, run = self._world, self._world.rng, self._run
 
+        session = gateway.session
+
         def answered(answer: BucketAnswer | None) -> None:
+            if answer is not None:
+                run.oracle.looked(session.number, answer.position)
             if rng.random() >= run.answer_loss:
-                known = gateway.fold.state.position
+                known = gateway.position
                 world.after(world.chances.delay_s, told, answer, known)
 
-        if request.operation is None:
-            steps = get_object(gateway.session, SIMULATED_BUCKET, request.step.key)
-        else:
+        ms, key = gateway.ms, request.step.key
+
+        def steps(session: BucketSession) -> Steps:
+            if request.operation is None:
+                return get_object(session, SIMULATED_BUCKET, key)
             wanted = ChangeRequest(
-                *(request.operation, request.data, gateway.ms, request.invocation, number)
+                *(request.operation, request.data, ms, request.invocation, number)
             )
-            steps = change(gateway.session, wanted)
+            return change(session, wanted)
+
         gateway.begin(steps, answered)
 
     def _end(
@@ -272,7 +340,9 @@ def _kind_of(operation: ChangingOperation | None, step: BucketStep) -> str:
             return "get"
         case BeginUpload():
             return "begin"
-        case PutPart():
+        case PutPart() | CopyPart() | AbortUpload():
             return "part"
+        case SetTags() | SetBucket() | DeleteBucket() | CreateBucket():
+            return "tags"
         case _:
             return "delete" if isinstance(operation, DeleteObject) else step.kind

@@ -1,4 +1,4 @@
-"""An audit of the index: its counters, places and digest are those of a count over all rows."""
+"""An audit of the index: counters, places and digest beside a count over all rows."""
 
 from collections import Counter
 from typing import Any
@@ -87,10 +87,10 @@ class IndexCount:
 
 
 def audit_index(state: BucketState) -> None:
-    """Raise :class:`PromiseBroken` if a counter, a place or the digest is not what a scan counts.
+    """Raise :class:`PromiseBroken` if a counter, a place or the digest differs from a scan.
 
-    Every blob has one place: uses or garbage. A blob without a row belongs to a live session, or
-    the sweep may have it; by the session's row it is one of the two.
+    Every blob has a single place: uses or garbage. A blob without a row belongs to a live session
+    or to the sweep, by the session's row.
     """
     count = IndexCount(state)
     for key, bucket in count.rows(BUCKET_ROWS, BucketEntry):
