@@ -325,6 +325,11 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             servers=tuple(server if server.address else book[server.id] for server in self.servers),
         )
 
+    def marked(self, write_once: bool) -> "Configuration":
+        """Return this configuration of objects with or without the mark WRITE_ONCE."""
+        mark = WRITE_ONCE if write_once else ""
+        return msgspec.structs.replace(self, backend=f"{mark} {self.code}".strip())
+
     def same_content(self, other: "Configuration") -> bool:
         """Return whether the two configurations differ in their place at most."""
         return self.at(DEFAULT_DOMAIN, 0) == other.at(DEFAULT_DOMAIN, 0)

@@ -37,6 +37,13 @@ The mark is put only in two cases: the servers' answers prove that no version ca
 written there either. In the second case the mark has a number which they accept, NUMBER_FLOOR: no
 object reaches this number by writing, and a higher number is refused from every client. A version
 already at a quorum of the target, and not older than t, needs no mark.
+
+In a write-once domain (rule R25) a name which is listed by fewer servers than a quorum, even if
+every silent server lists it, is passed over without a mark. If the name had been completed, a
+quorum would have stored it, and only a drop makes a server forget. If it is being created, one of
+these servers tells the writer of the successor (rule R1), where the put goes, too. Fewer than k
+elements alone are no proof: elements rot. The mark of a lost value has the tag LOST_TAG, below the
+tag of all values, because a put under way has no other tag than the lost value.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +60,7 @@ from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ElementRefused, Superseded, Unavailable, Undecodable
 from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.messages import Adopt, AheadReply, CopyOutcome, ObjectVersion, PullElement
-from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
+from ares.model.tag import LOST_TAG, NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import LOST, WITHHELD, Value
 from ares.reconfig.listing import ListingPage, list_page
 from ares.reconfig.throttle import ByteWindow, Throttle, Window
@@ -306,7 +313,10 @@ class Mover:
             except Undecodable as error:
                 self.stuck[object] = error.why
                 if self._skip_undecodable and error.proven:
-                    yield from self._leave_behind(object, mark_tag(error.newest))
+                    is_once = self._target.write_once
+                    yield from self._leave_behind(
+                        object, LOST_TAG if is_once else mark_tag(error.newest)
+                    )
                 return
             except ElementRefused as error:
                 self.stuck[object] = str(error)
@@ -333,7 +343,8 @@ class Mover:
             try:
                 moved = yield from self._copied(object, may_be_there, effort)
             except Undecodable as error:
-                if not (yield from self._is_there(object, error.newest)):
+                is_dropped = self._target.write_once and error.below_quorum
+                if not is_dropped and not (yield from self._is_there(object, error.newest)):
                     raise
                 self.skipped += 1
                 moved = True

@@ -156,10 +156,10 @@ def install(
 def check_kind(last: Configuration, wished: Configuration) -> None:
     """Raise :class:`ConfigurationRefused` unless both are write-once, or none is (rule R25)."""
     if wished.write_once != last.write_once:
-        now, without = ("", "") if last.write_once else ("not ", "out")
+        now = "" if last.write_once else "not "
         raise ConfigurationRefused(
-            f"domain {last.domain!r} is {now}write-once, and stays so: ask for a configuration "
-            f"with{without} --write-once. Nothing was changed"
+            f"domain {last.domain!r} is {now}write-once, and stays so: move it to a configuration "
+            f"with write_once={last.write_once}. Nothing was changed"
         )
 
 

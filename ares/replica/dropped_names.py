@@ -1,9 +1,9 @@
 """The records of dropped names in a server's journal, and the time of their need (rule R25).
 
 A server leaves no tombstone of a dropped name, but the journal has the name's earlier records until
-their places are given back: a start would find the name there. The record of the drop is needed as
-long as one of these places exists, and is then given back like any record. Memory is needed for
-each pair of places, and for no name.
+their places are given back: a start would find the name in these places. The record of the drop is
+needed until the last of these places is given back, and goes like any record afterwards. Memory is
+needed for each pair of places, whatever the number of names.
 """
 
 from ares.replica.facts import ConfigurationUsage, NamesDropped, dropped_bytes
@@ -15,14 +15,15 @@ class DropRecords:
     def __init__(self, share: ConfigurationUsage) -> None:
         self._share = share
         self._awaited: dict[int, dict[int, int]] = {}
-        """For each place with records of dropped names: the bytes of drops that it keeps needed,
-        by their places.
+        """For each place with records of dropped names: the places of the drops' records.
+
+        Each with the bytes of the records which are needed as long as the first place exists.
         """
 
     def add(self, fact: NamesDropped, place: int) -> None:
-        """Count the record ``fact`` at ``place``; the records at ``place`` itself go with it.
+        """Count the record ``fact`` at ``place``; the names' records at ``place`` go with it.
 
-        The bytes are counted for the newest of its places, which mostly stays longest.
+        The bytes are counted for the newest of the places, which mostly stays longest.
         """
         others = [other for other in fact.places if other != place]
         for other in others:
@@ -38,21 +39,21 @@ class DropRecords:
         return NamesDropped(fact.configuration, fact.names, left) if left else None
 
     def give_back(self, place: int) -> None:
-        """Note that ``place`` exists no more."""
+        """Note the end of ``place``."""
         for other, size in self._awaited.pop(place, {}).items():
             self._end(other, size)
         for sizes in self._awaited.values():
             self._end(place, sizes.pop(place, 0))
 
     def keep_only(self, places: set[int]) -> None:
-        """Note that no place but ``places`` exists."""
+        """Note the end of all places except ``places``."""
         for place in self._awaited.keys() - places:
             self.give_back(place)
-
-    def _end(self, place: int, size: int) -> None:
-        if size:
-            self._share.add(place, -size)
 
     def clear(self) -> None:
         """Forget all records of a collected configuration, whose share is cleared, too."""
         self._awaited.clear()
+
+    def _end(self, place: int, size: int) -> None:
+        if size:
+            self._share.add(place, -size)

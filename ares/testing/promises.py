@@ -26,6 +26,7 @@ from ares.model.messages import (
     CopyOutcome,
     DataReply,
     Description,
+    Drop,
     GetAhead,
     GetData,
     GetTag,
@@ -70,12 +71,18 @@ class Promises:
         self._trimmed: dict[_Key, Tag] = {}
         self._pointers: dict[ConfigurationId, Successor | None] = {}
         self._collecting: set[ConfigurationId] = set()
+        self._dropped: set[_Key] = set()
         self._collected: set[ConfigurationId] = set()
 
     def asked(self, request: AnyMessage) -> None:
-        """Note a ``request`` before sending: a configuration under collection may vanish."""
+        """Note a ``request`` before sending.
+
+        A configuration under collection may vanish, and so may dropped names (rule R25).
+        """
         if isinstance(request, CollectConfig):
             self._collecting.add(request.configuration)
+        if isinstance(request, Drop):
+            self._dropped.update((request.configuration, name) for name in request.names)
 
     def note_reply(self, request: AnyMessage, reply: AnyMessage) -> None:
         """Note the server's reply to ``request``."""
@@ -136,6 +143,7 @@ class Promises:
                 *key, frozenset(tags), self._newest[key], self._trimmed.get(key, TAG_ZERO)
             )
             for key, tags in self._reported.items()
+            if key not in self._dropped
         ]
 
     def broken_by(

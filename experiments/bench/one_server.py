@@ -2,10 +2,12 @@
 
     python -m experiments.bench.one_server fill DIRECTORY OBJECTS
     python -m experiments.bench.one_server start DIRECTORY OBJECTS
+    python -m experiments.bench.one_server churn DIRECTORY OBJECTS
 
 `fill` writes a journal; `start` reads the journal as a starting server does, and prints the figures
-as JSON. Names are in no order, as names made of digests. A pause is the time in which the server
-answers no other client.
+as JSON. `churn` creates names of a write-once domain (rule R25) and drops most of them, with the
+compaction of the journal, and prints the memory and the disk that they leave behind. Names are in
+no order, as names made of digests. A pause is the time in which the server answers no other client.
 """
 
 import asyncio
@@ -23,21 +25,32 @@ from ares import compiled
 from ares.model.codec import Encoded
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
-from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
+from ares.model.identity import (
+    DEFAULT_DOMAIN,
+    CallId,
+    ClientId,
+    DomainName,
+    ObjectName,
+    ServerId,
+)
 from ares.model.messages import (
+    DROPPED_MAX,
     PAGE_OBJECTS_MAX,
     CollectConfig,
     Describe,
+    Drop,
+    Introduce,
     ListObjects,
     ObjectsReply,
     PutData,
 )
-from ares.model.tag import Tag
+from ares.model.tag import WRITE_ONCE_TAG, Tag
 from ares.model.units import KIB, MIB
 from ares.replica.compaction import USUAL_COMPACTION
 from ares.replica.facts import ConfigurationRecord, Fact, fact_bytes_max
 from ares.replica.replica import Replica
 from ares.server.storage_process import restored
+from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.segment_journal import SegmentJournal, open_journal
 from ares.store.journal.segments import Owner
 from ares.store.port import Use
@@ -54,6 +67,10 @@ MEMBERS = [
 C0 = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
 CALL = CallId(1)
 NO_PLACE = 2**31
+BLOBS = Configuration.abd(MEMBERS, write_once=True).at(DomainName("blobs"), 0, C0.id)
+NAMES_STAYING = 3000
+CHURNED_AT_ONCE = 2048
+"""Names created, and then dropped, between two measurements."""
 
 
 class ServerFigures(Struct, frozen=True):
@@ -69,13 +86,31 @@ class ServerFigures(Struct, frozen=True):
     """The longest step of each kind of work."""
 
 
+class ChurnFigures(Struct, frozen=True):
+    """The figures of a server that created ``names`` and dropped all except NAMES_STAYING."""
+
+    names: int
+    per_s: float
+    """Names created and dropped in a second."""
+    memory_mib: float
+    """Memory at the end; ``fresh_mib``: with the staying names alone; ``most_mib``: at most."""
+    fresh_mib: float
+    most_mib: float
+    disk_mib: float
+    """Disk at the end; ``most_disk_mib``: at most."""
+    most_disk_mib: float
+    start_s: float
+    """Seconds of a start afterwards."""
+
+
 def object_name(number: int) -> ObjectName:
     return ObjectName(f"{number * NAME_MULTIPLIER % 2**64:0{NAME_BYTES}x}")
 
 
-def put_of(number: int, tag: Tag) -> PutData:
+def put_of(number: int, tag: Tag, configuration: Configuration = C0) -> PutData:
     name, data = object_name(number), number.to_bytes(8) * (OBJECT_BYTES // 8) + bytes(4)
-    return PutData(CALL, C0.id, name, tag, sealed(C0.id, name, tag, 0, OBJECT_BYTES, (data,)))
+    element = sealed(configuration.id, name, tag, 0, OBJECT_BYTES, (data,))
+    return PutData(CALL, configuration.id, name, tag, element)
 
 
 def private_bytes() -> int:
@@ -135,6 +170,39 @@ async def start(directory: Path, objects: int) -> ServerFigures:
     return ServerFigures(objects, start_s, beside, after / MIB, listed_per_s, pauses)
 
 
+async def churn(directory: Path, names: int) -> ChurnFigures:
+    """Create ``names`` and drop them, except a staying name now and then."""
+    journal, failed = opened(directory), list[OSError]()
+    replica = restored(MEMBERS[0].id, MEMBERS[0].identity, C0, journal, compiled.replica_parts())
+    host = StorageServer(replica, journal, ServerParts(lambda *_: None, failed.append))
+    host.handle("client", [Introduce(CALL, BLOBS)])
+    staying = names // NAMES_STAYING
+    memory, disk, began_s = list[float](), list[float](), time.perf_counter()
+    for first in range(0, names, CHURNED_AT_ONCE):
+        numbers = range(first, min(first + CHURNED_AT_ONCE, names))
+        host.handle("client", [put_of(number, WRITE_ONCE_TAG, BLOBS) for number in numbers])
+        await host.settle()
+        going = [object_name(number) for number in numbers if number % staying]
+        parts = range(0, len(going), DROPPED_MAX)
+        drops = [Drop(CALL, BLOBS.id, tuple(going[at : at + DROPPED_MAX])) for at in parts]
+        host.handle("client", drops)
+        await host.settle()
+        memory.append(private_bytes() / MIB)
+        disk.append(journal.bytes_on_disk / MIB)
+    taken_s = time.perf_counter() - began_s
+    assert not failed, "the disk failed"
+    held = len(replica.hosted[BLOBS.id].objects)
+    journal.close()
+    again = opened(directory)
+    began_s = time.perf_counter()
+    restarted = restored(MEMBERS[0].id, MEMBERS[0].identity, C0, again, compiled.replica_parts())
+    start_s = time.perf_counter() - began_s
+    assert len(restarted.hosted[BLOBS.id].objects) == held == len(range(0, names, staying))
+    again.close()
+    figures = memory[-1], memory[0], max(memory), disk[-1], max(disk)
+    return ChurnFigures(names, names / taken_s, *figures, start_s)
+
+
 def _pages(replica: Replica) -> Iterator[tuple[object, ...]]:
     after = ""
     while True:
@@ -165,8 +233,10 @@ def main() -> None:
     if verb == "fill":
         directory.mkdir(parents=True, exist_ok=True)
         asyncio.run(fill(directory, objects))
-    else:
-        print(encode_json(asyncio.run(start(directory, objects))).decode())
+        return
+    measure = start if verb == "start" else churn
+    directory.mkdir(parents=True, exist_ok=True)
+    print(encode_json(asyncio.run(measure(directory, objects))).decode())
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.bench_files import bench_parser, emptied, finished, write_report
 from experiments.bench.figures import Figure
 from experiments.bench.load import LoadExtent, generators
-from experiments.bench.one_server import ServerFigures
+from experiments.bench.one_server import ChurnFigures, ServerFigures
 from experiments.bench.peers import Ares
 from experiments.bench.store_processes import (
     ProgramNotStarted,
@@ -297,6 +297,26 @@ def objects(full: bool) -> Iterator[GrowthSample]:
         yield GrowthSample("core: " + CORE_NAME, "objects", count, figures)
 
 
+def churn(full: bool) -> Iterator[GrowthSample]:
+    """Measure names of a write-once domain created and dropped at a server with a journal."""
+    command = python("-m", "experiments.bench.one_server")
+    for count in (10_000, 1_000_000) if full else (10_000, 100_000):
+        with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
+            words = [*command, "churn", directory, str(count)]
+            ended = subprocess.run(words, check=True, stdout=subprocess.PIPE)
+        found = decode(ended.stdout, type=ChurnFigures)
+        figures = {
+            "names/s": found.per_s,
+            "MiB": found.memory_mib,
+            "MiB with the staying names": found.fresh_mib,
+            "MiB at most": found.most_mib,
+            "MiB of disk": found.disk_mib,
+            "MiB of disk at most": found.most_disk_mib,
+            "s to start": found.start_s,
+        }
+        yield GrowthSample("core: " + CORE_NAME, "names", count, figures)
+
+
 Section = Callable[[bool], Iterator[LoadStep | GrowthSample]]
 SCALE_SECTIONS: dict[str, tuple[str, Section]] = {
     "empty": ("A server that holds nothing", empty),
@@ -305,6 +325,7 @@ SCALE_SECTIONS: dict[str, tuple[str, Section]] = {
     "servers": ("Servers, 32 clients, 10 bytes", servers),
     "values": ("Sizes of values, one client", values),
     "objects": ("Objects of 100 bytes on one server, ABD", objects),
+    "churn": ("Names of a write-once domain, of which 3,000 stay, on one server", churn),
     "domains": ("Domains, one object in each, ABD n=5", domains),
 }
 

@@ -3,9 +3,12 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from ares.model.configuration import Configuration
-from ares.model.errors import BadInput, DomainNotFound, ObjectNotFound
+from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound
+from ares.registers.write_once import create, drop, fetch
+from ares.replica.replica import Replica
 
 EC = Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)
 ABD = Configuration.abd(["s4", "s5", "s6"])
@@ -106,3 +109,41 @@ async def test_a_manager_reconfigures_any_domain(cluster):
     assert (await store.reconfigure(EC, domain="default")).configuration.domain == "default"
     with pytest.raises(DomainNotFound):
         await store.reconfigure(EC, domain="nothing")
+
+
+async def test_a_write_once_domain(cluster):
+    store = cluster.manager()
+    once = Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3, write_once=True)
+    blobs = await store.domain("blobs", create=once)
+    assert "write-once" in blobs.configuration.describe()
+    await blobs.run(lambda view: create(view, "chunk", b"data" * 5000), "creation")
+    await blobs.run(lambda view: create(view, "small", b"data"), "creation")
+    late = await cluster.manager().domain("blobs")
+    assert await late.run(lambda view: fetch(view, "chunk"), "fetch") == b"data" * 5000
+    assert await late.read("small") == b"data"
+    for refused in (
+        *(late.write("small", b"more"), late.write("new", b""), late.delete("small")),
+        late.write_versioned("new", b"", None),
+    ):
+        with pytest.raises(BadInput, match="'blobs' is write-once"):
+            await refused
+    with pytest.raises(ConfigurationRefused, match="'blobs' is write-once, and stays so"):
+        await late.reconfigure(ABD)
+    with pytest.raises(ConfigurationRefused, match="'default' is not write-once"):
+        await store.reconfigure(ABD.marked(True))
+    with pytest.raises(BadInput, match=r"is write-once.*can have no mirror"):
+        await store.create_mirror("blobs", "nantes", ABD)
+    await blobs.reconfigure(ABD.marked(True))
+    await late.run(lambda view: drop(view, ["chunk"]), "drop")
+    assert [name async for name in late.list()] == ["small"]
+
+
+async def test_servers_of_an_earlier_release_get_no_write_once_domain(cluster, monkeypatch):
+    described = Replica.describe
+
+    def earlier(replica, request):
+        return structs.replace(described(replica, request), write_once=False)
+
+    monkeypatch.setattr(Replica, "describe", earlier)
+    with pytest.raises(ConfigurationRefused, match="earlier release"):
+        await cluster.manager().domain("blobs", create=ABD.marked(True))

@@ -106,7 +106,7 @@ def test_the_record_of_a_drop_goes_with_the_record_of_its_name(tmp_path):
 
 
 def test_a_late_put_after_a_drop_is_litter_that_stays_litter(tmp_path):
-    """It is listed until it is dropped again, whatever restarts in between."""
+    """The name is listed until the next drop, also after a restart."""
     node = node_with(tmp_path, create("a"), drop("a"), create("a"))
     assert names(node) == names(again(tmp_path)) == ["a"]
     node.handle(drop("a"))

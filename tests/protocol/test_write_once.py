@@ -2,20 +2,24 @@
 
 import pytest
 
+from ares.dap.reading import AttemptResult, is_below_quorum
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.element import sealed
+from ares.model.element import hollow, sealed
 from ares.model.errors import (
     BadInput,
     ConfigurationRefused,
     LeftBehind,
     ObjectNotFound,
+    ObjectsStuck,
     Unavailable,
+    Undecodable,
     WriteOnceRefusal,
 )
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ObjectName
 from ares.model.messages import DROPPED_MAX, Ack, Drop, PutData, Reason, Refused
-from ares.model.tag import LOST_TAG, WRITE_ONCE_TAG, Tag
+from ares.model.tag import LOST_TAG, TAG_ZERO, WRITE_ONCE_TAG, Tag
 from ares.model.value import LOST
+from ares.reconfig.mover import MoveOptions, Mover
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import put_config
 from ares.reconfig.view import Switches
@@ -166,7 +170,9 @@ def test_a_domain_that_is_not_write_once_refuses():
 
 def test_a_domain_stays_as_it_began(world, client):
     mutable = Configuration.abd(servers(0, 1, 2, 3, 4))
-    with pytest.raises(ConfigurationRefused, match=r"stays so.*--write-once. Nothing was changed"):
+    with pytest.raises(
+        ConfigurationRefused, match=r"stays so.*write_once=True. Nothing was changed"
+    ):
         client.run(reconfigure(client.view, mutable))
     target = mutable.at(DEFAULT_DOMAIN, 1, world.initial.cluster_id)
     with pytest.raises(ConfigurationRefused, match="a domain stays as it began"):
@@ -217,6 +223,149 @@ def test_a_create_and_a_drop_follow_the_successor(world, client):
     drain(world)
     for configuration in (world.initial, target):
         assert holding(world, "a", configuration) == []
+
+
+def rot(world, name, *numbers):
+    """Damage the element of ``name`` at servers with a disk; its tag stays listed."""
+    for number in numbers:
+        state = world.replicas[f"s{number}"].hosted[world.initial.id]
+        state._journaled = True
+        _, element, _ = state.objects.version(name, WRITE_ONCE_TAG)
+        state.objects.replace(name, WRITE_ONCE_TAG, hollow(element))
+
+
+def forget(world, name, *numbers):
+    """Drop ``name`` at servers only, as a drop under way does."""
+    for number in numbers:
+        world.replicas[f"s{number}"].handle(Drop(CallId(1), world.initial.id, (name,)))
+
+
+@pytest.fixture(params=range(4))
+def coded(request):
+    world = ProtocolWorld(EC.at(DEFAULT_DOMAIN, 0), range(7), request.param)
+    client = world.client()
+    for name in ("dropped", "kept"):
+        client.run(create(client.view, name, VALUE))
+    drain(world)
+    return world
+
+
+@pytest.mark.parametrize("holding_servers", [1, 2])
+def test_a_move_passes_over_a_name_that_was_mostly_dropped(coded, holding_servers):
+    forget(coded, "dropped", *range(holding_servers, 5))
+    client = coded.client()
+    result = moved(coded, client, ABD)
+    assert (result.moved, result.left) == (1, ())
+    assert holding(coded, "dropped", result.configuration) == []
+    with pytest.raises(ObjectNotFound):
+        client.run(fetch(client.view, "dropped"))
+    assert client.run(fetch(client.view, "kept")) == VALUE
+
+
+def test_a_move_passes_over_a_dropped_name_whose_elements_rotted(coded):
+    """Three servers list the name, and two have an element; a quorum has four servers."""
+    forget(coded, "dropped", 3, 4)
+    rot(coded, "dropped", 2)
+    client = coded.client()
+    result = moved(coded, client, ABD)
+    assert result.left == ()
+    assert holding(coded, "dropped", result.configuration) == []
+    assert client.run(fetch(client.view, "kept")) == VALUE
+
+
+def listing(*numbers, answered=range(5)):
+    """Return a look at which ``answered`` servers answer, and ``numbers`` list the version."""
+    lists = {
+        f"s{number}": ((WRITE_ONCE_TAG,) if number in numbers else (), TAG_ZERO)
+        for number in answered
+    }
+    return AttemptResult(lists, WRITE_ONCE_TAG, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("look", "below"),
+    [
+        (listing(0, 1, 2), True),
+        (listing(0, 1, 2, 3), False),
+        (listing(0, 1, 2, answered=range(4)), False),
+        (listing(0, 1, answered=range(4)), True),
+        (listing(0, 1, answered=range(3)), False),
+        (AttemptResult(listing().lists, None, frozenset()), False),
+    ],
+)
+def test_a_name_at_a_quorum_at_most_was_never_completed_or_was_dropped(look, below):
+    """A quorum is four of five servers; silent servers may have the name."""
+    assert is_below_quorum(EC, look) is below
+
+
+@pytest.mark.parametrize("below_quorum", [True, False])
+def test_a_move_passes_over_a_name_listed_by_fewer_servers_than_a_quorum(
+    coded, monkeypatch, below_quorum
+):
+    ask = Mover._ask_sources
+
+    def undecodable(mover, question):
+        found = yield from ask(mover, question)
+        if found.length == len(VALUE):
+            raise Undecodable("dropped", "its elements rotted", found.tag, True, below_quorum)
+        return found
+
+    client = coded.client(Switches(ahead=False))
+    client.run(drop(client.view, ["kept"]))
+    drain(coded)
+    monkeypatch.setattr(Mover, "_ask_sources", undecodable)
+    if below_quorum:
+        assert moved(coded, client, ABD).skipped == 1
+    else:
+        with pytest.raises(ObjectsStuck):
+            moved(coded, client, ABD)
+
+
+def test_a_move_waits_for_the_server_that_may_have_the_missing_element(coded):
+    """A rotten element beside a silent server proves no drop."""
+    forget(coded, "dropped", 0)
+    rot(coded, "dropped", 1)
+    coded.down = {"s2"}
+    client = coded.client()
+    with pytest.raises(ObjectsStuck) as stuck:
+        client.run(reconfigure(client.view, ABD, MoveOptions(skip_undecodable=True)), 120.0)
+    assert set(stuck.value.objects) == {"dropped"}
+    coded.down = set()
+    moved(coded, client, ABD)
+    assert client.run(fetch(client.view, "dropped")) == VALUE
+
+
+def test_a_move_does_not_pass_over_a_name_whose_elements_all_rotted(coded):
+    """An index may have the name: the value is lost, and a fetch says so."""
+    rot(coded, "dropped", 0, 1, 2)
+    client = coded.client()
+    with pytest.raises(ObjectsStuck):
+        client.run(reconfigure(client.view, ABD), 120.0)
+    result = client.run(reconfigure(client.view, ABD, MoveOptions(skip_undecodable=True)), 120.0)
+    assert result.left == ("dropped",)
+    with pytest.raises(LeftBehind):
+        client.run(fetch(client.view, "dropped"))
+    client.run(drop(client.view, ["dropped"]))
+    drain(coded)
+    assert holding(coded, "dropped", result.configuration) == []
+
+
+def test_a_create_under_way_that_a_move_passes_over_goes_to_the_successor(coded):
+    """Rules R1 and R3: a server without the name tells the writer of the successor."""
+    writer, mover = coded.client(), coded.client()
+    late = ("s2", "s3", "s4")
+    coded.hold = lambda source, target, message: (
+        source is writer and isinstance(message, PutData) and target in late
+    )
+    creating = writer.start(create(writer.view, "new", VALUE))
+    drain(coded)
+    assert holding(coded, "new", coded.initial) == ["s0", "s1"]
+    result = mover.run(reconfigure(mover.view, ABD))
+    assert result.left == ()
+    coded.hold = lambda *_: False
+    coded.until(lambda: creating.ended)
+    assert creating.result() is None
+    assert mover.run(fetch(mover.view, "new")) == VALUE
 
 
 # -- one server ------------------------------------------------------------------------------------
@@ -278,7 +427,7 @@ def test_a_lost_value_is_not_called_dropped(world, client):
 
 
 def test_a_value_replaces_the_mark_of_its_loss(world, client):
-    """A create under way ends above the mark, and whoever completes it finds the value."""
+    """A create under way ends above the mark."""
     client.run(propagate(client.view, "blob", LOST_TAG, LOST))
     client.run(create(client.view, "blob", VALUE))
     client.run(propagate(client.view, "blob", LOST_TAG, LOST))

@@ -50,6 +50,7 @@ from tests.simulation.journal_controls import JOURNAL_CONTROLS
 from tests.simulation.log_controls import LOG_CONTROLS
 from tests.simulation.log_disk_controls import LOG_DISK_CONTROLS
 from tests.simulation.log_rule_controls import LOG_RULE_CONTROLS
+from tests.simulation.name_controls import NAME_CONTROLS
 from tests.simulation.patches import together
 
 
@@ -335,6 +336,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     **LOG_CONTROLS,
     **LOG_DISK_CONTROLS,
     **LOG_RULE_CONTROLS,
+    **NAME_CONTROLS,
 }
 """Controls by name: the change, and the scenario that shows it best."""
 

@@ -37,6 +37,16 @@ FollowUsers = Annotated[
 ]
 
 
+WriteOnce = Annotated[
+    bool,
+    typer.Option(
+        "--write-once",
+        help="Each name is created once and may be dropped, as the chunks of a bucket are; there "
+        "are no other writes.",
+    ),
+]
+
+
 class DomainExists(AresError):
     """Another client made the domain first; the first decision is in force."""
 
@@ -56,6 +66,7 @@ def create(
     site: AtSite = None,
     allow_no_faults: AllowNoFaults = False,
     follow_users: FollowUsers = False,
+    write_once: WriteOnce = False,
 ) -> None:
     """Make a domain: a set of objects with a separate configuration.
 
@@ -78,7 +89,7 @@ def create(
         if site is not None:
             code = CodeChoice(dap, k, delta)
             wished = at_site(common.settings(), site, name, wished, code, allow_no_faults)
-        store, created = await manager.create_domain(name, wished)
+        store, created = await manager.create_domain(name, wished.marked(write_once))
         if created and follow_users:
             await manager.follow_users(name)
         return store.configuration if created else await store.current(), created

@@ -110,7 +110,7 @@ def reconfig(
                     await _move(
                         common,
                         store,
-                        await manager.identified(wished),
+                        await manager.identified(_of_kind(wished, store.configuration)),
                         dry_run,
                         anyway,
                         skip_undecodable=skip_undecodable,
@@ -129,6 +129,12 @@ def reconfig(
             common.report({"dry_run": dry_run, "domains": outcomes}, "")
     if not all(outcome.get("ours", True) for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _of_kind(wished: Configuration, present: Configuration) -> Configuration:
+    """Return ``wished`` as a configuration of a domain that stays write-once, or stays not."""
+    is_log = "chain" in (wished.dap, present.dap)
+    return wished if is_log else wished.marked(present.write_once)
 
 
 def move(

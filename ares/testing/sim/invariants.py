@@ -18,6 +18,7 @@ from ares.model.messages import (
     AnyMessage,
     DataReply,
     Describe,
+    Drop,
     Element,
     GetAhead,
     GetData,
@@ -121,6 +122,8 @@ class ServerWatch:
         hosting = replica.hosted.get(id) if id is not None else None
         if hosting is not None:
             self._look_at_pointer(hosting)
+            for name in request.names if isinstance(request, Drop) else ():
+                self._newest.pop((hosting.configuration.id, name), None)
             for put in [request] if isinstance(request, PutData) else _adopted(hosting, request):
                 self._look_at_object(hosting, put.object)
                 self._values.see(hosting.configuration, put)
@@ -208,6 +211,8 @@ class SimPromises:
             if not isinstance(request, Introduce):
                 # answered only when refused, with the call of another request
                 self._asked[client, request.call] = request
+            if isinstance(request, Drop):
+                self._book.asked(request)
             if isinstance(request, PutData | PutAhead):
                 self._given.add(
                     (request.configuration, request.object, request.tag, request.element.checksum)

@@ -95,7 +95,9 @@ class SimStep(Struct, frozen=True):
     for files or for plain operations, throughout a plan. A put of a file makes ``change`` in the
     client's copy; ``mine``: even over changes of other clients. ``value_bytes``: the least size of
     a written value. A listing is judged by its statement about the key. With ``locate`` a new
-    client takes over: it knows the domain only from the answers of the servers ``asked``.
+    client takes over: it knows the domain only from the answers of the servers ``asked``. In a
+    write-once domain list-names finds the names that the index lacks, and drop-names drops
+    ``names``.
     """
 
     pause_s: float
@@ -103,6 +105,7 @@ class SimStep(Struct, frozen=True):
         "read", "write", "delete", "list", "read-versioned", "write-versioned", "delete-versioned",
         "reconfigure",
         "get-file", "put-file", "remove-file", "collect-files", "locate",
+        "create", "fetch", "drop", "list-names", "drop-names",
     ]  # fmt: skip
     key: str = ""
     wish: SimWish | None = None
@@ -110,6 +113,7 @@ class SimStep(Struct, frozen=True):
     mine: bool = False
     value_bytes: int = 0
     asked: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class SimClientPlan(Struct, frozen=True):
@@ -220,7 +224,7 @@ class PlanBounds(Struct, frozen=True):
     of clients that put files. ``by_servers``: the share of plans in which values travel from server
     to server. ``ahead``: the share of plans with copies ahead. ``lookups``: the share of steps that
     ask servers for the domain's place. ``published``: the algorithm as published that all clients
-    run.
+    run. ``write_once``: the domain is write-once.
     """
 
     servers: tuple[int, int] = (5, 5)
@@ -267,6 +271,7 @@ class PlanBounds(Struct, frozen=True):
     ahead: float = 0.0
     lookups: float = 0.0
     published: str = ""
+    write_once: bool = False
 
 
 _DUEL = PlanBounds(
@@ -291,6 +296,13 @@ _ROT = PlanBounds(
     kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1),
     steps=(4, 8), keys=(2, 5), delta=6,
     by_servers=0.5,
+)  # fmt: skip
+
+_NAMES = PlanBounds(
+    write_once=True, value_bytes=(0, 100, 9000), writers=(2, 3), readers=(1, 3),
+    reconfigurers=(1, 2), reconfigurations=(1, 3), steps=(4, 8), ahead=0.3, by_servers=0.3,
+    faults=(0, 3), kinds=("slow", "cut", "cut-in", "cut-out", "crash", "kill"), deaths=0.15,
+    loss=(0.0, 0.0, 0.05), pause_s=0.02, chaos_s=3.0, delta=2, tail=(1.1, 2.0),
 )  # fmt: skip
 
 OBJECT_SCENARIOS: dict[str, PlanBounds] = {
@@ -366,6 +378,11 @@ OBJECT_SCENARIOS: dict[str, PlanBounds] = {
         kinds=("cut", "cut-in", "cut-out", "slow", "crash", "consensus"), faults=(0, 3), deaths=0.3,
         loss=(0.0, 0.1), pause_s=0.01, chaos_s=3.0,
         lanes=(1,),
+    ),
+    "names": _NAMES,
+    "names-journal": replace(
+        _NAMES, segment_bytes=(4096, 16_384), sync_s=(0.001, 0.01), frail=2,
+        kinds=("crash", "crash", "kill", "kill", "broken", "full"), faults=(2, 6),
     ),
     "rot": _ROT,
     "gone": replace(_ROT, faults=(3, 7), kinds=("gone", "gone", "crash", "kill")),
@@ -460,9 +477,47 @@ def _client(
     count = rng.randint(
         *(shape.reconfigurations if operations == ("reconfigure",) else shape.steps)
     )
+    if shape.write_once and operations != ("reconfigure",):
+        return _name_client(rng, shape, name, count)
     steps = tuple(_step(rng, shape, rng.choice(operations), keys, servers) for _ in range(count))
     dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None
     return SimClientPlan(name, switches, steps, dies, rng.choice(shape.lanes))
+
+
+def _name_client(rng: Random, shape: PlanBounds, name: str, count: int) -> SimClientPlan:
+    """Draw a client of a write-once domain: a writer of own names, or a reader of all names.
+
+    Writers drop names of their own; now and then any client drops any name.
+    """
+    own = [f"{name}n{number}" for number in range(count if name[0] == "w" else 0)]
+    every = [
+        f"w{writer}n{number}"
+        for writer in range(shape.writers[1])
+        for number in range(shape.steps[1])
+    ]
+    steps: list[tuple[str, str]] = [("fetch", rng.choice(every)) for _ in range(count - len(own))]
+    for created in own:
+        steps.append(("create", created))
+        if rng.random() < 0.4:
+            steps.append(("fetch", rng.choice(every)))
+        if rng.random() < 0.5:
+            steps.append(("drop", rng.choice(own[: own.index(created) + 1])))
+    steps = [("drop", rng.choice(every)) if rng.random() < 0.05 else step for step in steps]
+    planned = tuple(
+        msgspec.convert(
+            {
+                "pause_s": rng.expovariate(1 / shape.pause_s),
+                "operation": operation,
+                "key": key,
+                "value_bytes": rng.choice(shape.value_bytes),
+            },
+            SimStep,
+        )
+        for operation, key in steps
+    )
+    switches = Switches(rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7)
+    dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None
+    return SimClientPlan(name, switches, planned, dies, 1)
 
 
 def _collector(rng: Random, shape: PlanBounds, name: str) -> SimClientPlan:
@@ -511,10 +566,10 @@ def _wish(rng: Random, shape: PlanBounds, servers: int) -> SimWish:
     while True:
         chosen = tuple(sorted(rng.sample(range(servers), rng.randint(3, servers))))
         if rng.choice(shape.daps) == "abd":
-            return SimWish("abd", chosen)
+            return SimWish("abd", chosen, write_once=shape.write_once)
         k = rng.randint(*shape.k)
         if len(chosen) - k >= 2:
-            return SimWish("ec", chosen, k, shape.delta)
+            return SimWish("ec", chosen, k, shape.delta, shape.write_once)
 
 
 def _fault(rng: Random, shape: PlanBounds, servers: int) -> PlannedFault:

@@ -25,6 +25,7 @@ from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SinglePlaces, SingleValues
 from ares.testing.sim.journal_server import JournalServer, SimScrubber
 from ares.testing.sim.judgement import judge_files, judge_history
+from ares.testing.sim.name_oracle import NameOracle
 from ares.testing.sim.plan import (
     OBJECT_SCENARIOS,
     PlannedFault,
@@ -120,6 +121,7 @@ class SimRun:
         places.see(self._c0)
         self.world.narrate(f"c0 IS {name_configuration(self._c0)}")
         self.values = SingleValues()
+        self.names = NameOracle()
         watches = [ServerWatch(places, self.values) for _ in range(plan.servers)]
         self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
         scrubbers = [
@@ -256,8 +258,12 @@ class SimRun:
         """Read every key, crash as many servers as can be survived, and read again.
 
         As many servers crash as each live configuration survives. Files are read again after a
-        collection; no operation under way may need the deleted blocks.
+        collection; no operation under way may need the deleted blocks. A write-once domain is swept
+        before.
         """
+        if self.plan.initial.write_once:
+            self._look_back_at_names()
+            return
         steps = {
             step.key: step for client in self.plan.clients for step in client.steps if step.key
         }
@@ -274,6 +280,45 @@ class SimRun:
                 last.extend([SimStep(0.001, "collect-files"), *looks])
                 self._finish(last)
         self._judge()
+
+    def _look_back_at_names(self) -> None:
+        """Sweep, restart all servers, and fetch the completed names; then drop these, too (R25).
+
+        No message is on its way: a late one might bring a name back.
+        """
+        completed = self.names.completed()
+        self._sweep()
+        looks = [SimStep(0.001, "fetch", name) for name in completed]
+        last = self._join(SimClientPlan("z", Switches(), tuple(looks)))
+        self._finish(last)
+        self._crash_for_good(last)
+        last.extend(looks)
+        self._finish(last)
+        self.names.judge()
+        for server in self.servers:
+            server.restart()
+        self.names.forget()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop all names that the index lacks, restart all servers, and look for these names.
+
+        The client that drops the names knows the first configuration only.
+        """
+        self._until(lambda: False)
+        litter: list[str] = []
+        for operation in ("list-names", "drop-names", "list-names"):
+            name = f"s{len(self.clients)}"
+            step = SimStep(0.001, operation, names=tuple(litter))
+            client = self._join(SimClientPlan(name, Switches(), (step,)))
+            self._finish(client)
+            self._until(lambda: False)
+            litter = client.litter
+            for server in self.servers if operation == "drop-names" else ():
+                server.crash(True)
+                server.restart()
+        if litter:
+            raise PromiseBroken(f"dropped names are back: {', '.join(litter)}")
 
     def _await_repairs(self) -> None:
         end = self.world.now + SIM_HEALING_S

@@ -16,7 +16,7 @@ from ares.engine.session import Session
 from ares.fragment.block import genesis_name
 from ares.model.codec import encode
 from ares.model.configuration import Configuration
-from ares.model.errors import ObjectNotFound, Unavailable
+from ares.model.errors import ObjectNotFound, Unavailable, Undecodable
 from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Answered, Value
@@ -27,8 +27,10 @@ from ares.reconfig.view import View
 from ares.registers.coverable import CoverableResult, read_versioned, write_versioned
 from ares.registers.operations import delete, read, write
 from ares.registers.survey import NamesPage, list_mentioned
+from ares.registers.write_once import create, drop, fetch
 from ares.testing.sim.files import FileChronicle, FileOperation, Files, pair
 from ares.testing.sim.invariants import PromiseBroken, SingleValues
+from ares.testing.sim.name_oracle import NameOperation, NameOracle, unnamed
 from ares.testing.sim.plan import SimClientPlan, SimPlan, SimStep, member
 from ares.testing.sim.simulated_server import SimServer
 from ares.testing.sim.world import SimConsensus, SimWorld, name_configuration
@@ -69,6 +71,7 @@ class ClientRun(CallerRun, Protocol):
     events: list[Event]
     chronicle: FileChronicle
     values: SingleValues
+    names: NameOracle
     servers: list[SimServer]
 
     def post(self, client: str, server: str, frames: list[bytes]) -> None: ...
@@ -138,6 +141,8 @@ class SimClient(SimCaller):
         super().__init__(run, plan.name)
         self.running: dict[int, Event] = {}
         self.failures: list[Exception] = []
+        self.litter: list[str] = []
+        """The names that the last listing found and the index lacks."""
         self._steps = list(plan.steps)
         self._lanes = plan.lanes
         self._pausing = 0
@@ -205,8 +210,13 @@ class SimClient(SimCaller):
         queue = (self.view.domain, ObjectName(step.key)) if kind in ("write", "delete") else None
         if step.operation in ("put-file", "remove-file"):
             queue = (self.view.domain, genesis_name(step.key))
+        on_name = None
+        if step.operation in ("create", "fetch", "drop"):
+            on_name = self._run.names.begin(step.operation, step.key, self._world.now)
 
         def done(result: Any, error: BaseException | None) -> None:
+            if on_name is not None:
+                error = self._named(on_name, result, error)
             self._ended(lane, step, event, result, error)
 
         if not self._starts_small(step, value, done):
@@ -250,6 +260,16 @@ class SimClient(SimCaller):
                 return reconfigure(self.view, self._wished(step), options)
             case "locate":
                 return locate(self.view.domain, [member(number) for number in step.asked])
+            case "create":
+                return create(self.view, key, step.key.encode().ljust(step.value_bytes, PADDING))
+            case "fetch":
+                return fetch(self.view, key)
+            case "drop":
+                return drop(self.view, [key])
+            case "list-names":
+                return unnamed(self.view, self._run.names.kept())
+            case "drop-names":
+                return drop(self.view, [ObjectName(name) for name in step.names])
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
 
@@ -288,10 +308,25 @@ class SimClient(SimCaller):
             self._begin_at(result)
         elif isinstance(result, NamesPage):
             self._judge_listing(event, result)
+        elif isinstance(result, list):
+            self.litter = result
         elif isinstance(result, Tag | DataResult | CoverableResult):
             self._run.events.append(_event(event, result, now))
             self._see(step.key, result)
         self._next(lane)
+
+    def _named(
+        self, operation: NameOperation, result: Any, error: BaseException | None
+    ) -> BaseException | None:
+        """Note the end of an operation on a name; return the error unless it is an answer."""
+        operation.ended = self._world.now
+        if isinstance(error, ObjectNotFound):
+            return None
+        operation.found = result if isinstance(result, bytes) else None
+        operation.failed = error is not None
+        if isinstance(error, Undecodable) and self._run.names.may_be_gone(operation.name):
+            return None
+        return error
 
     def _begin_at(self, named: Configuration) -> None:
         """Continue as a new client that knows only the ``named`` configuration of the domain."""

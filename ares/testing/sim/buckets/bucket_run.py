@@ -28,6 +28,7 @@ from ares.testing.sim.buckets.gateway_process import GatewayProcess, blob_of
 from ares.testing.sim.buckets.simulated_table import SimTable
 from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SinglePlaces, SingleValues
+from ares.testing.sim.name_oracle import NameOracle
 from ares.testing.sim.plan import PlannedFault, SimClientPlan, SimStep
 from ares.testing.sim.shared_log.log_client import LogClient
 from ares.testing.sim.shared_log.log_plan import LogClientPlan, LogStep
@@ -77,6 +78,7 @@ class BlobHalf:
         self.events: list[Any] = []
         self.chronicle = FileChronicle()
         self.values = SingleValues()
+        self.names = NameOracle()
         first = run.plan.first_blobs
         places.see(first)
         self.servers: list[Any] = [
