@@ -1,9 +1,10 @@
 """The rows of an earlier page, for claims without new figures.
 
 All rounds of the scale `points` take a night, and the repository keeps no results. Therefore a page
-can be made in parts. A claim with figures in the results is judged; any other claim keeps its row
-if the claim is the same to the letter, but for its notes. A row carries a digest of its claim and a
-digest of its cells, as a comment: a verdict that was written by hand is not kept. Pure.
+can be made in parts. A claim with enough figures in the results is judged; another claim keeps its
+row if the claim is the same to the letter, but for its notes, and the same rule judges it. A row
+carries a digest of claim and rule and a digest of its cells, as a comment: a verdict that was
+written by hand is not kept. Pure.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from experiments.verdicts.claim import Claim
+from experiments.verdicts.evaluate import JUDGING_RULE
 
 PageRow = tuple[str, ...]
 """The cells of a row of a table, without escapes."""
@@ -54,9 +56,17 @@ def with_digests(claim: Claim, row: PageRow) -> PageRow:
 
 
 def claim_digest(claim: Claim) -> str:
-    """Return a digest of all that decides on a verdict, and of all sentences but notes."""
-    told = msgspec.structs.replace(claim, note="", why="")
-    return _digest(msgspec.json.encode(told).decode())
+    """Return a digest of all that decides on a verdict, and of all sentences but notes.
+
+    The rule and its bound decide, too, also where the claim leaves the bound to the rule.
+    """
+    told = msgspec.structs.replace(claim, note="", why="", bound=claim.limit)
+    return _digest(JUDGING_RULE, msgspec.json.encode(told).decode())
+
+
+def without_digests(row: PageRow) -> PageRow:
+    """Return the cells of a row without its digests."""
+    return (_ROW_DIGESTS.sub("", row[0]), *row[1:])
 
 
 def read_earlier(text: str) -> EarlierPage:
@@ -66,7 +76,7 @@ def read_earlier(text: str) -> EarlierPage:
     """
     claims: dict[str, PageRow] = {}
     measured: list[PageRow] = []
-    for heads, row in _rows(text):
+    for heads, row in page_rows(text):
         if heads == MEASURED_COLUMNS and len(row) == len(heads):
             measured.append(row)
         elif heads == CLAIM_COLUMNS and len(row) == len(heads):
@@ -76,15 +86,7 @@ def read_earlier(text: str) -> EarlierPage:
     return EarlierPage(claims, tuple(measured))
 
 
-def table(heads: Sequence[str], rows: Iterable[PageRow]) -> str:
-    """Return a table of Markdown. Inverse of :func:`read_earlier` for its rows."""
-    lines = [tuple(heads), ("---",) * len(heads), *rows]
-    return "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
-    )
-
-
-def _rows(text: str) -> Iterator[tuple[PageRow, PageRow]]:
+def page_rows(text: str) -> Iterator[tuple[PageRow, PageRow]]:
     """Yield the heads of its table and the cells of each row."""
     heads: PageRow = ()
     for line in text.splitlines():
@@ -97,6 +99,14 @@ def _rows(text: str) -> Iterator[tuple[PageRow, PageRow]]:
             heads = row
         elif row[0] != "---":
             yield heads, row
+
+
+def table(heads: Sequence[str], rows: Iterable[PageRow]) -> str:
+    """Return a table of Markdown. Inverse of :func:`read_earlier` for its rows."""
+    lines = [tuple(heads), ("---",) * len(heads), *rows]
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+    )
 
 
 def _digest(*texts: str) -> str:

@@ -39,6 +39,10 @@ from experiments.verdicts.claim import (
 STUDENT_T = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 """Quantiles 97.5 % of Student's t, by the number of rounds. More rounds have the last."""
 
+JUDGING_RULE = "Student's t, 97.5 %, over the logarithms of rounds paired by iteration"
+"""Name of the rule that judges. Another rule takes another name: kept rows carry a digest of it,
+and a row that another rule judged loses its verdict."""
+
 ROUNDS_MIN = min(STUDENT_T)
 """Smallest number of rounds for an interval."""
 

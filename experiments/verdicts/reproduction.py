@@ -12,6 +12,7 @@ from experiments.rounds.ares_protocols import TRANSCRIPTIONS
 from experiments.rounds.scenario import OF_ARES
 from experiments.sites import fog_plan
 from experiments.verdicts.claim import (
+    AWAITING,
     CONFIRMED,
     NOT_MEASURED,
     OPERATIONS_MIN,
@@ -26,12 +27,14 @@ from experiments.verdicts.claim import (
 from experiments.verdicts.earlier_page import (
     CLAIM_COLUMNS,
     MEASURED_COLUMNS,
+    OURS_COLUMN,
     VERDICT_COLUMN,
     EarlierPage,
     PageRow,
     claim_digest,
     table,
     with_digests,
+    without_digests,
 )
 from experiments.verdicts.evaluate import ROUNDS_MIN, Comparison, Verdict
 
@@ -98,17 +101,18 @@ def render(
     """Return the page.
 
     ``verdicts`` has a verdict for each claim. ``runs`` has scenario and provenance of each run. A
-    claim without a figure keeps its row of the page ``earlier``. ``too_long`` has the minutes of
+    claim without a verdict keeps its row of the page ``earlier``. ``too_long`` has the minutes of
     the rounds that the scale `points` leaves out, by the id of the claim.
     """
     earlier, too_long = earlier or EarlierPage(), too_long or {}
     lines = {
-        verdict.claim.id: _line(verdict, too_long.get(verdict.claim.id, ())) for verdict in verdicts
+        verdict.claim.id: line_of(verdict, too_long.get(verdict.claim.id, ()))
+        for verdict in verdicts
     }
     kept = set()
     for verdict in verdicts:
         before = earlier.claims.get(claim_digest(verdict.claim))
-        if before is not None and verdict.claim.of is not None and not verdict.measured:
+        if before is not None and _keeps(verdict, lines[verdict.claim.id], before):
             lines[verdict.claim.id] = before
             kept.add(verdict.claim.scenario)
     measured = [*_measured(runs), *earlier.measured_of(kept)]
@@ -121,6 +125,17 @@ def render(
             unclaimed = "; ".join(f"{at} ({content})" for at, content in source.no_claim.items())
             parts.append(f"\n{_paragraph(f'Without a claim: {unclaimed}.')}\n")
     return "".join(parts)
+
+
+def _keeps(verdict: Verdict, line: PageRow, before: PageRow) -> bool:
+    """Return whether a claim keeps its earlier row, as new figures do not suffice for a verdict.
+
+    The cells about the claim must be today's: another name of the quantity or of the point may be
+    another quantity or point.
+    """
+    told = slice(OURS_COLUMN)
+    lacking = verdict.word in (NOT_MEASURED, AWAITING)
+    return lacking and without_digests(line)[told] == without_digests(before)[told]
 
 
 def _measured(runs: Sequence[dict[str, Any]]) -> Iterator[PageRow]:
@@ -166,7 +181,7 @@ def _paragraph(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
-def _line(verdict: Verdict, too_long: Sequence[float]) -> PageRow:
+def line_of(verdict: Verdict, too_long: Sequence[float]) -> PageRow:
     claim = verdict.claim
     cells = (
         ", ".join(claim.at),

@@ -55,7 +55,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     judging.add_argument(
         "--add",
         action="store_true",
-        help="keep the page's rows of scenarios that have no rounds in DIR: all rounds take a "
+        help="keep the page's rows of claims without enough figures in DIR: all rounds take a "
         "night, and the page can be made in parts",
     )
     judging.set_defaults(run=judge)

@@ -1,5 +1,6 @@
 """Verdicts: claims as files, the evaluator on invented rows, and the page."""
 
+import hashlib
 import itertools
 import math
 import random
@@ -28,6 +29,7 @@ from experiments.verdicts.claim import (
     NOT_TESTABLE,
     QUANTITIES,
     REFUTED,
+    TODAYS,
     UNDECIDED,
     Claim,
     ClaimSource,
@@ -42,8 +44,16 @@ from experiments.verdicts.claimed_points import (
     sides_of,
     too_long,
 )
-from experiments.verdicts.earlier_page import claim_digest, read_earlier
-from experiments.verdicts.evaluate import FigureRow, evaluate
+from experiments.verdicts.earlier_page import (
+    CLAIM_COLUMNS,
+    OURS_COLUMN,
+    VERDICT_COLUMN,
+    claim_digest,
+    page_rows,
+    read_earlier,
+    without_digests,
+)
+from experiments.verdicts.evaluate import JUDGING_RULE, FigureRow, evaluate
 from experiments.verdicts.reproduction import measured_text, number, point, render
 from experiments.verdicts.rows import interruption_s, parameters_of, read_rows
 from experiments.verdicts.verdict_commands import check
@@ -975,14 +985,90 @@ def test_a_page_without_results_says_so_and_judges_nothing(tmp_path):
     assert all(f"| *{word}* | " not in text for word in (CONFIRMED, REFUTED, UNDECIDED))
 
 
+def rows_written_by_hand(page: str) -> list[str]:
+    """Return the claims whose rows differ from the rows that the code would write.
+
+    A row with figures has the code's cells about the claim, digests of its claim and its cells, and
+    words that follow from its intervals. Any other row is the row without results.
+    """
+    known, kept = scenarios(), read_earlier(page).claims
+    rows = [row for heads, row in page_rows(page) if heads == CLAIM_COLUMNS]
+    found = [] if len(rows) == len(CLAIMS) else ["the number of rows"]
+    for told, row in zip(CLAIMS, rows, strict=False):
+        long = too_long(known[told.scenario], told) if told.scenario in known else ()
+        blank = reproduction.line_of(evaluate(told, []), long)
+        if row != blank and not (
+            kept.get(claim_digest(told)) == row
+            and without_digests(row)[:OURS_COLUMN] == blank[:OURS_COLUMN]
+            and follows(told, row)
+        ):
+            found.append(told.id)
+    return found
+
+
+def follows(told: Claim, row: tuple[str, ...]) -> bool:
+    """Return whether the words of the row follow from its intervals."""
+    interval = r"\[([^],]+), ([^],]+)\] "
+    judged = [
+        re.search(rf"{interval}({CONFIRMED}|{REFUTED}|{UNDECIDED})", part)
+        for part in row[OURS_COLUMN].split("; ")
+        if not part.startswith(TODAYS)
+    ]
+    wrong = [
+        each for each in judged if each and told.word(float(each[1]), float(each[2])) != each[3]
+    ]
+    words = {each[3] for each in judged if each}
+    verdict = row[VERDICT_COLUMN].strip("*")
+    return (
+        not wrong
+        and (REFUTED not in words or verdict == REFUTED)
+        and (verdict not in (CONFIRMED, REFUTED) or verdict in words or not words)
+    )
+
+
 def test_no_verdict_of_the_committed_page_was_written_by_hand():
-    """Every row with figures has the digests of its claim and of its cells."""
+    assert rows_written_by_hand((ROOT / "docs/reproduction.md").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "by_hand"),
+    [
+        ("| *not measured* |", "| *confirmed* |"),
+        ("| – | *not measured* |", "| **0.5** [0.4, 0.6] confirmed | *confirmed* |"),
+        ("| *refuted* |", "| *confirmed* |"),
+        ("] refuted", "] confirmed"),
+        ("ARES of 2022; algorithm", "ARES II; algorithm"),
+        ("| *not testable* |", "| *confirmed* |"),
+    ],
+)
+def test_a_row_written_by_hand_is_noticed(written, by_hand):
     page = (ROOT / "docs/reproduction.md").read_text()
-    rows = [line for line in page.splitlines() if re.search(r"\*\*[^*]+\*\* ?\[|\*\*0\*\*", line)]
-    known = {claim_digest(claim) for claim in CLAIMS}
-    kept = read_earlier(page).claims
-    assert len(kept) >= len(rows) > 0
-    assert set(kept) <= known
+    assert written in page
+    assert len(rows_written_by_hand(page.replace(written, by_hand, 1))) == 1
+
+
+def test_a_word_beside_its_interval_is_noticed_though_the_digests_fit():
+    told = claim()
+    verdict = evaluate(told, thrice(measured("A", 0.5), measured("B", 1.0)))
+    row = reproduction.line_of(verdict, ())
+    assert follows(told, row)
+    forged = (*row[:OURS_COLUMN], row[OURS_COLUMN], f"*{REFUTED}*", row[-1])
+    assert not follows(told, forged)
+    assert not follows(msgspec.structs.replace(told, bound=0.4), row)
+
+
+def test_the_name_of_the_rule_changes_with_the_rule():
+    """The outcomes of the rule; with other outcomes, give the rule another name."""
+    ratios = itertools.product((0.2, 0.85, 1.0), (0.5, 1.4), (3, 5))
+    outcomes = []
+    for ratio, last, rounds in ratios:
+        first = spread("A", *[ratio] * (rounds - 1), ratio * last)
+        found = evaluate(claim(), [*first, *spread("B", *[1.0] * rounds)])
+        outcomes.append((found.word, measured_text(found)))
+    digest = hashlib.sha256(repr(outcomes).encode()).hexdigest()[:12]
+    assert {JUDGING_RULE: digest} == {
+        "Student's t, 97.5 %, over the logarithms of rounds paired by iteration": "b81ab2dfa451"
+    }
 
 
 def test_the_committed_page_has_todays_claims():
