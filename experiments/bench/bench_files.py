@@ -23,10 +23,12 @@ from experiments.bench.points import BenchTurn
 from experiments.bench.store_processes import BenchError
 from experiments.bench.workload import Workload, size_text
 from experiments.kept_runs import keep_run
+from experiments.rounds.provenance import checkout_commit
 
 
 def bench_parser(module: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options of all benches."""
+    """Return a parser with the options of all benches, and note the commit."""
+    checkout_commit()
     parser = argparse.ArgumentParser(
         prog=module, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -18,7 +18,7 @@ class Goal(Struct, frozen=True, array_like=True):
     unit: str
     sentence: str
     bench: str = ""
-    """The command that measures the figure; empty: no bench does."""
+    """The command that measures the figure."""
 
     def verdict(self, figure: float) -> str:
         """Say whether the figure meets the goal, and the distance in parts of the limit."""

@@ -271,7 +271,10 @@ def measure(given: argparse.Namespace) -> MovingReport:
 
 
 def goal_figures(moves: Sequence[MeasuredMove]) -> dict[str, Figure]:
-    """Return the p99 of moves : the p99 before, by the names of goals; a round gives one ratio."""
+    """Return the p99 of moves : the p99 before, and what copies ahead save, by names of goals.
+
+    A round gives one ratio. Copies ahead are compared with the same move without them.
+    """
     found: dict[str, list[float]] = {}
     for one in moves:
         for kind in ("read", "write") if one.quiet and one.moving else ():
@@ -279,7 +282,15 @@ def goal_figures(moves: Sequence[MeasuredMove]) -> dict[str, Figure]:
             if quiet and moving:
                 name = f"{one.objects:,} objects, {one.case}, {one.what}: p99 of {kind}s"
                 found.setdefault(name, []).append(moving.p99_s / quiet.p99_s)
-    return {name: Figure.of(ratios) for name, ratios in found.items()}
+    last: dict[tuple[str, str, int], MeasuredMove] = {}
+    for one in moves:
+        if one.quiet:
+            what = one.what.removesuffix(COPIED_AHEAD)
+            if what != one.what and (plain := last.get((one.case, what, one.objects))):
+                name = f"{one.objects:,} objects, {what}: time with two configurations"
+                found.setdefault(f"{name}, copied ahead : not", []).append(one.two_s / plain.two_s)
+            last[one.case, one.what, one.objects] = one
+    return {name: Figure.of(values) for name, values in found.items()}
 
 
 def keep_moves(out: Path, moves: Sequence[MeasuredMove]) -> None:

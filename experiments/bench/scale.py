@@ -54,6 +54,7 @@ SLOWEST_MIB_S = 16.0
 """Smallest rate for which a large value gets enough time."""
 
 STARTS = 3
+LONGEST_MS_OF = "longest ms of "
 DOMAINS_AT_ONCE, DOMAIN_USES = 16, 400
 """Domains made or used at the same time, and objects written and read, domain by domain."""
 
@@ -292,7 +293,7 @@ def objects(full: bool) -> Iterator[GrowthSample]:
             "bytes beside name and value": found.bytes_beside,
             "MiB": found.memory_mib,
             "names listed/s": found.listed_per_s,
-            **{f"longest ms of {work}": pause for work, pause in found.pauses_ms.items()},
+            **{f"{LONGEST_MS_OF}{work}": pause for work, pause in found.pauses_ms.items()},
         }
         yield GrowthSample("core: " + CORE_NAME, "objects", count, figures)
 
@@ -342,15 +343,31 @@ def text(samples: dict[str, list[GrowthSample]]) -> str:
 
 
 def goal_figures(samples: dict[str, list[GrowthSample]]) -> dict[str, Figure]:
-    """Return the bytes that a key takes beside the key and the value, by the names of goals."""
+    """Return the figures of keys and of a server's objects, by the names of goals.
+
+    Bytes of a key are the bytes beside the key and the value.
+    """
     usual = Workload(1)
     beside = len(usual.key(0)) + usual.value_bytes
-    return {
-        f"{each.series}, {each.x:,} keys: bytes beside key and value": Figure.of(
-            [each.figures["bytes per key and server"] - beside]
-        )
+    found = {
+        f"{each.series}, {each.x:,} keys: bytes beside key and value": each.figures[
+            "bytes per key and server"
+        ]
+        - beside
         for each in samples.get("keys", ())
     }
+    for each in samples.get("objects", ()):
+        pauses = [ms for name, ms in each.figures.items() if name.startswith(LONGEST_MS_OF)]
+        found |= {
+            f"{each.x:,} objects of a server, {what}": figure
+            for what, figure in (
+                ("start", each.figures["s to start"]),
+                ("memory", each.figures["MiB"] * MIB / 1e9),
+                ("names listed", each.figures["names listed/s"]),
+                ("longest pause", max(pauses)),
+            )
+        }
+    return {name: Figure.of([figure]) for name, figure in found.items()}
 
 
 def keep_samples(out: Path, samples: dict[str, list[GrowthSample]]) -> None:

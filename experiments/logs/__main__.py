@@ -22,6 +22,7 @@ from experiments.logs.log_peers import measure_peers
 from experiments.logs.log_size import measure_size
 from experiments.logs.log_speed import measure_speed
 from experiments.measuring import Table
+from experiments.rounds.provenance import checkout_commit
 from experiments.rounds.round_commands import POINTS, RESULTS
 from experiments.rounds.scenario import SCALES
 from experiments.verdicts.claimed_points import claims, log_runs
@@ -46,22 +47,25 @@ def main() -> None:
     if given.scale == POINTS and not set(chosen) <= LOG_PARTS_OF_CLAIMS:
         parser.error(f"--scale {POINTS} is for --only faults,figures: other parts have no claims")
     end_on_sigterm()
+    checkout_commit()
     table = Table()
-    if "speed" in chosen:
-        measure_speed(table, given.scale)
-    if "peers" in chosen:
-        measure_peers(table, given.scale)
-    if "faults" in chosen:
-        measure_faults(table, given.scale, given.results)
-    if "size" in chosen:
-        measure_size(table, given.scale)
-    if "figures" in chosen:
-        of_claims = given.scale == POINTS
-        extent = POINTS_EXTENT if of_claims else LOG_EXTENTS[given.scale]
-        chosen_runs = log_runs(claims()) if of_claims else runs(given.scale)
-        measure_figures(table, chosen_runs, extent, given.results)
-    named = {name: Figure.of(values) for name, values in table.named.items()}
-    print(f"\n{record(given.results, 'logs', named)}", end="")
+    try:
+        if "speed" in chosen:
+            measure_speed(table, given.scale)
+        if "peers" in chosen:
+            measure_peers(table, given.scale)
+        if "faults" in chosen:
+            measure_faults(table, given.scale, given.results)
+        if "size" in chosen:
+            measure_size(table, given.scale)
+        if "figures" in chosen:
+            of_claims = given.scale == POINTS
+            extent = POINTS_EXTENT if of_claims else LOG_EXTENTS[given.scale]
+            chosen_runs = log_runs(claims()) if of_claims else runs(given.scale)
+            measure_figures(table, chosen_runs, extent, given.results)
+    finally:  # a failed part leaves the figures of the others
+        named = {name: Figure.of(values) for name, values in table.named.items()}
+        print(f"\n{record(given.results, 'logs', named)}", end="")
 
 
 if __name__ == "__main__":

@@ -43,20 +43,20 @@ async def _speed(table: Table, file: Path, durability: str, scale: str) -> None:
     servers = server_pids(file)
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "speed", SPEED_CHAIN)
-        await _load(log, servers, _work(COUNT[scale], LIMITS[scale].warm_s))
+        await _load(table, log, servers, _work(COUNT[scale], LIMITS[scale].warm_s))
         before = sum(map(resident_bytes, servers.values()))
         work = _work(COUNT[scale], LIMITS[scale].seconds)
-        spent = await _load(log, servers, work)
+        spent = await _load(table, log, servers, work)
         held = list(map(resident_bytes, servers.values()))
         grown = (sum(held) - before) / len(held) / spent.count
         _add_speed(table, "appends", spent, durability)
         table.note(f"    a server grew by {grown:.0f} B an entry, to {max(held) >> 20} MiB")
         table.latency(latency_of(counted(work.appends)))
-        spent = await _load(log, servers, _work(COUNT[scale], 1.0), at_once=1)
+        spent = await _load(table, log, servers, _work(COUNT[scale], 1.0), 1)
         table.line("appends, one at a time", [spent.per_s], "/s")
         tail = await log.tail()
         work = _work(COUNT[scale], LIMITS[scale].seconds, read_share=1.0, newest=tail - 1)
-        spent = await _load(log, servers, work)
+        spent = await _load(table, log, servers, work)
         _add_speed(table, "reads", spent, durability)
         table.latency(latency_of(counted(work.reads)))
         ranges = _Ranges(log, tail, COUNT[scale], time.perf_counter() + LIMITS[scale].seconds)
@@ -74,10 +74,20 @@ def _work(count: int, seconds: float, read_share: float = 0.0, newest: int = 0) 
 
 
 async def _load(
-    log: Log, servers: Mapping[str, int], work: LogWork, at_once: int = SPEED_IN_FLIGHT
+    table: Table,
+    log: Log,
+    servers: Mapping[str, int],
+    work: LogWork,
+    at_once: int = SPEED_IN_FLIGHT,
 ) -> TimeSpent:
+    """Do the work, and name its failures. Raises :class:`AresError` if no operation succeeds."""
     clients = Coroutines(OurLog(log, work), (AresError,), log.close)
-    return await go_through(clients, [work], at_once, servers)
+    spent = await go_through(clients, [work], at_once, servers)
+    for why, count in work.troubles.items():
+        table.note(f"    FAILED {count}: {why}")
+    if not spent.count:
+        raise AresError("no operation of the log succeeded")
+    return spent
 
 
 class _Ranges:

@@ -17,16 +17,25 @@ _VERSION_OF = {
 }
 
 
+@cache
+def checkout_commit() -> str | None:
+    """Return the commit of the checkout at the first call: this process has the code of its begin.
+
+    A checkout may change while a bench of an hour runs.
+    """
+    root = Path(__file__).parents[2]
+    return _first_line(["git", "-C", str(root), "describe", "--always", "--dirty"])
+
+
 def provenance(testbed: str, seed: int) -> dict[str, object]:
     """Return the origin of all rounds of a run."""
-    root = Path(__file__).parents[2]
     models = [
         line.split(":", 1)[1].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
         if line.startswith("model name")
     ]
     return {
-        "commit": _first_line(["git", "-C", str(root), "describe", "--always", "--dirty"]),
+        "commit": checkout_commit(),
         "machine": f"{len(models)} x {models[0] if models else 'processor'}, {platform.platform()}",
         "load_average": os.getloadavg()[0],
         "versions": {"ares": version(), "cpython": sys.version.split()[0]},

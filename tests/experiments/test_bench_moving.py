@@ -9,6 +9,7 @@ from ares.results.load_points import LoadLatency, LoadPoint
 from experiments.bench.figures import Figure
 from experiments.bench.load import MeasuredWorkload
 from experiments.bench.moving import (
+    COPIED_AHEAD,
     MOVER,
     NEW,
     OLD,
@@ -48,6 +49,20 @@ def test_the_figures_of_moves_are_the_ratios_of_all_rounds():
     alone = structs.replace(moved(0.001), quiet=None, moving=None)
     found = goal_figures([moved(0.002), alone, moved(0.004), moved(0.003)])
     assert found == {"4 objects, ABD to EC, some: p99 of reads": Figure(3.0, 2.0, 4.0)}
+
+
+def test_copies_ahead_are_compared_with_the_same_move_of_the_round():
+    """Rounds of 8 s and 4 s, and with copies ahead 2 s each; a slow move counts for nothing."""
+    plain, ahead, slow = (
+        structs.replace(moved(0.001), what=f"load{words}", two_s=2.0)
+        for words in ("", COPIED_AHEAD, ", slow move")
+    )
+    first, second = (structs.replace(plain, two_s=two_s) for two_s in (8.0, 4.0))
+    alone = structs.replace(ahead, quiet=None)
+    found = goal_figures([first, ahead, slow, alone, second, ahead])
+    assert found["4 objects, load: time with two configurations, copied ahead : not"] == Figure(
+        0.375, 0.25, 0.5
+    )
 
 
 @pytest.mark.slow
