@@ -45,7 +45,7 @@ from experiments.rounds.playbook_runs import RoundFailed, play
 from experiments.rounds.provenance import provenance, version_of
 from experiments.rounds.round_faults import RoundFaults
 from experiments.rounds.round_testbeds import MADE, RoundTestbed, RoundTestbeds
-from experiments.rounds.scenario import OF_ARES, ScenarioRound
+from experiments.rounds.scenario import OF_ARES, Parameters, ScenarioRound
 from experiments.rounds.server_bytes import note_counted
 
 WORK_SPARE = 4.0
@@ -179,6 +179,12 @@ def _too_much(round: ScenarioRound) -> str | None:
     )
 
 
+class _Described(Struct):
+    """The part of `run.json` with the settings of a round, and what was found about it."""
+
+    parameters: dict[str, Any]
+
+
 class Engine:
     """A runner of rounds.
 
@@ -206,7 +212,8 @@ class Engine:
     def run(self, rounds: Sequence[ScenarioRound], resume: bool) -> list[str]:
         """Run all rounds, and return the names of failed rounds.
 
-        Raises :class:`BadInput` if some results exist already, unless ``resume`` is set.
+        Raises :class:`BadInput` if some results exist already, unless ``resume`` is set; and then
+        for a round that was done with other settings.
         """
         try:
             self._results.mkdir(parents=True, exist_ok=True)
@@ -222,6 +229,8 @@ class Engine:
                     f"{self._results} has {len(done)} of these {len(rounds)} rounds already: "
                     "--resume goes on, or choose another --results"
                 )
+            for round in done:
+                self._require_settings(round)
             todo = self._possible([round for round in rounds if round not in done])
             if not todo:
                 return []
@@ -238,6 +247,29 @@ class Engine:
             finally:
                 self._end()
                 beds.close()
+
+    def _require_settings(self, round: ScenarioRound) -> None:
+        """Raise :class:`BadInput` if the round of this name was done with other settings."""
+        directory = self._directory(round)
+        try:
+            described = msgspec.json.decode((directory / "run.json").read_bytes(), type=_Described)
+            own = described.parameters.keys() & set(Parameters.__struct_fields__)
+            kept = msgspec.convert({name: described.parameters[name] for name in own}, Parameters)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise BadInput(
+                f"{directory} has an outcome, and no run.json that can be read: {error}"
+            ) from error
+        before = msgspec.structs.asdict(kept)
+        other = [
+            f"{name} {before[name]} instead of {value}"
+            for name, value in msgspec.structs.asdict(round.parameters).items()
+            if before[name] != value
+        ]
+        if other:
+            raise BadInput(
+                f"{directory} was made with other settings ({', '.join(other)}), and a result "
+                "would mix both: remove it, or choose another --results"
+            )
 
     def _possible(self, rounds: Sequence[ScenarioRound]) -> list[ScenarioRound]:
         """Return the rounds that this testbed can run; report each impossible kind once."""

@@ -150,7 +150,7 @@ def _minutes(rounds: list[ScenarioRound]) -> str:
 
 
 def carry_out(arguments: argparse.Namespace) -> int:
-    """Run the rounds, and make the database and the page. Return 1 if a round failed."""
+    """Run the rounds, and make the database and the page. Return 1 if a round or import failed."""
     chosen = _chosen(arguments.scenario, arguments.set)
     rounds = list(_rounds_of(chosen, arguments))
     if arguments.check:
@@ -182,13 +182,13 @@ def carry_out(arguments: argparse.Namespace) -> int:
     failed = Engine(
         arguments.results, arguments.seed, lambda line: print(line, flush=True), *hosts
     ).run(rounds, arguments.resume)
-    report(arguments)
+    unreported = report(arguments)
     for name in failed:
         print(
             f"failed: {name}; its files are under {arguments.results}/failed, and --resume does "
             "it again"
         )
-    return 1 if failed else 0
+    return 1 if failed or unreported else 0
 
 
 def _rounds_of(chosen: list[Scenario], arguments: argparse.Namespace) -> Iterator[ScenarioRound]:
