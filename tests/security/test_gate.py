@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 import pytest
 import zmq
@@ -21,6 +20,7 @@ from ares.net.port import Sender
 from ares.net.transports import connections, listener_at
 from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey, keyed
+from tests.private_memory import private_bytes
 
 from .secure_cluster import WAIT_S_MAX, within
 
@@ -300,10 +300,6 @@ async def test_without_a_doorkeeper_no_client_gets_in(
     await server.listener.close()
 
 
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 async def attempt(
     context: zmq.Context[zmq.Socket[bytes]], server: GuardedServer, many: int
 ) -> None:
@@ -337,9 +333,9 @@ async def test_attempts_of_strangers_cost_no_memory_and_disturb_no_client(
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     async with client_of(server, known) as client:
         await attempt(context, server, ATTEMPTS // 4)
-        before = resident_bytes()
+        before = private_bytes()
         await attempt(context, server, ATTEMPTS)
-        grown = resident_bytes() - before
+        grown = private_bytes() - before
         assert await client.ask(7) == Ack(CallId(7), None)
     context.term()
     await server.listener.close()

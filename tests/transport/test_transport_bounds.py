@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from ares.model.units import MIB
 from ares.net.libzmq import RECEIVED_BATCHES_MAX, ZmqConnections, ZmqListener
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.security.clients_file import Lock
+from tests.private_memory import private_bytes
 
 from .test_zmq import LARGE_FRAME, hung_up, shaken_hands
 from .wires import (
@@ -184,19 +184,15 @@ async def send_for_ever(server: WireServer, head: bytes, stop_bytes: int) -> int
     return sent
 
 
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 async def test_a_batch_that_never_ends_is_cut_off(our_server: ZmqWire) -> None:
     async with serving(Limits(received_bytes=32 * MIB)) as (server, listener):
         client = our_server.connect(server)
         await client.ask(S0, [get_tag(1)])
-        before = resident_bytes()
+        before = private_bytes()
         sent = await send_for_ever(server, MORE, 4096 * MIB)
         assert sent < 4096 * MIB
         assert listener.cut == 1
-        assert resident_bytes() - before < 1024 * MIB
+        assert private_bytes() - before < 1024 * MIB
         await client.ask(S0, [get_tag(2)])
         assert [message.call for message in server.received] == [1, 2]
 

@@ -5,7 +5,6 @@ import random
 import struct
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 import zmq
@@ -18,6 +17,7 @@ from ares.model.messages import AnyMessage, DataReply, Element
 from ares.model.tag import TAG_ZERO
 from ares.model.units import MIB
 from ares.net.libzmq import VIEWED_BYTES_MIN, ZmqListener, contents
+from tests.private_memory import private_bytes
 
 from .wires import S0, WAIT_S_MAX, WireClient, WireServer, ZmqWire, acknowledge, get_tag, until
 
@@ -134,10 +134,6 @@ async def test_a_frame_cut_off_by_a_hang_up_is_not_seen(zmq_wire: ZmqWire) -> No
     assert server.listener.bad_batches == 0
 
 
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
     server = await zmq_wire.serve()
     client = zmq_wire.connect(server)
@@ -167,9 +163,9 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
         socket.linger = 0
         socket.connect(f"tcp://{server.address}")
         await hose(4000)
-        before = resident_bytes()
+        before = private_bytes()
         await hose(20_000)
-        assert resident_bytes() - before < 48 * MIB
+        assert private_bytes() - before < 48 * MIB
     await client.ask(S0, [get_tag(99_999)])
 
 
