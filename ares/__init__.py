@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ChangeRefused,
         ChangeUncertain,
         ChunkLost,
+        IndexBehind,
         IndexStopped,
         PreconditionFailed,
     )
@@ -89,6 +90,7 @@ __all__ = [
     "FileStat",
     "FileWriter",
     "FoundObject",
+    "IndexBehind",
     "IndexStopped",
     "LeftBehind",
     "Log",
@@ -134,6 +136,7 @@ _ELSEWHERE = {
     "FileStat": "client.file",
     "FileWriter": "client.file",
     "FoundObject": "client.buckets.found_object",
+    "IndexBehind": "client.buckets.bucket_errors",
     "IndexStopped": "client.buckets.bucket_errors",
     "LeftBehind": "model.errors",
     "Log": "client.shared_log",

@@ -42,6 +42,12 @@ class MemoryTable:
     def saved(self) -> Saved:
         return self._saved
 
+    def doubt(self) -> None:
+        """Do nothing: these rows are not opened again."""
+
+    def close(self) -> None:
+        """Do nothing: the memory is freed with the table."""
+
     def frozen(self) -> FrozenMemory:
         frozen = FrozenMemory(self._rows, self._saved, self._thaw)
         self._frozen.append(frozen)

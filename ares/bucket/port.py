@@ -62,5 +62,11 @@ class RowTable(Protocol):
     def saved(self) -> Saved:
         """Return the point of the rows at the opening of the table; position 0 if new."""
 
+    def doubt(self) -> None:
+        """Close the table, and have all its rows counted when it is opened again."""
+
+    def close(self) -> None:
+        """Give up the changes since the last save, and free the file; idempotent."""
+
     def frozen(self) -> FrozenRows:
         """Return the rows of the last save. No row may have changed since."""

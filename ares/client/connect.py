@@ -3,6 +3,7 @@
 This module alone makes clients out of settings, and names the adapters behind their ports.
 """
 
+import logging
 import os
 import secrets
 from collections.abc import Callable, Generator
@@ -11,8 +12,12 @@ from typing import Any, NoReturn
 
 from msgspec import structs
 
+from ares.bucket.memory_table import MemoryTable
+from ares.bucket.port import RowTable, RowTableFailed
+from ares.client.buckets.bucket_domains import INDEX_LOG
 from ares.client.domain_directory import ClientParts
 from ares.client.domain_locator import DomainLocator, KnownDomains, known_domains_path
+from ares.client.local_copy import cache_directory
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.cluster.sites import remote_servers, servers_near
@@ -30,6 +35,8 @@ from ares.tracing.export import tracer_of
 from ares.tracing.operation_log import OperationLog
 from ares.tracing.tracer import Tracer
 from ares.tracing.variables import tracing_of
+
+log = logging.getLogger(__name__)
 
 USER_SERVICE = "ares-client"
 """Name of the service whose spans a user's client writes."""
@@ -110,8 +117,32 @@ def manager_of(
             domain_locator_of(settings, remembers=service == USER_SERVICE),
             client.site,
             settings.limits.value_bytes,
+            index_table_of(settings) if service == USER_SERVICE else MemoryTable,
         )
     )
+
+
+def index_table_of(settings: Settings) -> Callable[[], RowTable]:
+    """Return a function that opens the rows of the index of buckets, in a file of the user's cache.
+
+    The rows are in memory without a cache, or if no file can be had.
+    """
+    directory = cache_directory(os.environ)
+    if directory is None:
+        return MemoryTable
+    cluster = settings.initial.cluster_id
+    path = directory / f"buckets-{cluster.hex()}"
+
+    def open_table() -> RowTable:
+        from ares.store.sqlite_table import open_index_table
+
+        try:
+            return open_index_table(path, cluster + INDEX_LOG.encode())
+        except RowTableFailed as error:
+            log.warning("%s. The index of the buckets is in memory", error)
+            return MemoryTable()
+
+    return open_table
 
 
 def domain_locator_of(settings: Settings, remembers: bool = True) -> DomainLocator | None:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ares.bucket.memory_table import MemoryTable
+from ares.bucket.port import RowTable
 from ares.client.domain_locator import DomainLocator
 from ares.client.runner import Runner
 from ares.client.shared_log import Log, Reads
@@ -86,6 +88,9 @@ class ClientParts(NamedTuple):
 
     value_bytes: int = VALUE_BYTES_DEFAULT
     """Bytes of the largest value that the cluster takes."""
+
+    open_index_table: Callable[[], RowTable] = MemoryTable
+    """Opens the rows of the index of buckets, in any thread."""
 
 
 class DomainDirectory(ObjectStore):

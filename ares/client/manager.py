@@ -63,7 +63,7 @@ class Manager(DomainDirectory):
 
     def __init__(self, parts: ClientParts) -> None:
         super().__init__(parts)
-        self._buckets = Buckets(self)
+        self._buckets = Buckets(self, parts.open_index_table)
 
     async def __aenter__(self) -> "Manager":
         return self

@@ -219,6 +219,12 @@ class SqliteTable:
         ((position, digest),) = self._execute("SELECT position, digest FROM point")
         return Saved(position, int.from_bytes(digest))
 
+    def doubt(self) -> None:
+        self._changes.clear()
+        self._execute("ROLLBACK")
+        self._execute("UPDATE point SET place = ''")
+        self.close()
+
     def frozen(self) -> "FrozenFile":
         self._check_open()
         frozen = FrozenFile(self._path)

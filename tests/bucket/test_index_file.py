@@ -246,3 +246,22 @@ def test_frozen_rows_end_with_the_table(tmp_path):
     table.close()
     with pytest.raises(RowTableFailed):
         frozen.scan(b"", ROWS_END, 1)
+
+
+def test_a_doubted_file_is_counted_and_loses_only_unsaved_changes(tmp_path, monkeypatch):
+    counts = []
+    has_digest = sqlite_table._has_digest
+    monkeypatch.setattr(
+        sqlite_table, "_has_digest", lambda *asked: counts.append(asked) or has_digest(*asked)
+    )
+    table, state = _saved_file(tmp_path / "index")
+    for number in range(2000):
+        state.put(b"%d" % number, b"not saved")
+    table.doubt()
+    table = SqliteTable(tmp_path / "index", LOG)
+    assert len(counts) == 1
+    assert list(rows_between(table, b"", ROWS_END)) == [(b"k", b"1")]
+    table.put(b"k", b"rotted")
+    table.save(table.saved())
+    table.doubt()
+    assert SqliteTable(tmp_path / "index", LOG).saved() == Saved(0, 0)

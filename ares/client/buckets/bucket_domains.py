@@ -62,10 +62,14 @@ async def make_bucket_domains(
 
 async def open_bucket_domains(
     directory: DomainDirectory, timeout_s: float | None
-) -> tuple[Log, ObjectStore]:
-    """Return the log of the index and the domain of blobs. Raises :class:`BucketsMissing`."""
+) -> tuple[Log, ObjectStore, ObjectStore]:
+    """Return the log of the index, and the domains of blobs and of snapshots.
+
+    Raises :class:`BucketsMissing`.
+    """
     try:
         log = await directory.log(INDEX_LOG, timeout_s=timeout_s)
-        return log, await directory.domain(BLOB_DOMAIN, timeout_s=timeout_s)
+        blobs = await directory.domain(BLOB_DOMAIN, timeout_s=timeout_s)
+        return log, blobs, await directory.domain(SNAPSHOT_DOMAIN, timeout_s=timeout_s)
     except DomainNotFound:
         raise BucketsMissing from None

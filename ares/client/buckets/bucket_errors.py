@@ -128,6 +128,21 @@ class ChangeRefused(AresError):
         self.bucket, self.outcome = bucket, outcome
 
 
+class IndexBehind(Uncertain):
+    """The log was trimmed beyond the entries that this process has. ``first``: what is left."""
+
+    may_have_taken_effect = True
+
+    def __init__(self, first: int) -> None:
+        super().__init__(
+            f"this process was behind for long, and the log of the buckets begins at {first} now. "
+            "Nothing acknowledged is lost; a change under way may be made or not, and cannot be "
+            "asked for any more. Look at the object before you change it again: the next call goes "
+            "on from a snapshot"
+        )
+        self.first = first
+
+
 class IndexStopped(Uncertain):
     """The index of the buckets stopped in this process; the next call opens the index again."""
 

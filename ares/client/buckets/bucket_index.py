@@ -23,14 +23,23 @@ from ares.bucket.commands import (
     ChangingOperation,
     Command,
     EndSession,
+    KeepSnapshot,
     UpkeepOperation,
     decode_command,
     encode_command,
 )
 from ares.bucket.fold import AppliedCommand, BucketFold
-from ares.client.buckets.bucket_errors import ChangeUncertain, IndexStopped
+from ares.bucket.port import Saved
+from ares.client.buckets.bucket_errors import ChangeUncertain, IndexBehind, IndexStopped
 from ares.client.shared_log import Log
-from ares.model.errors import AppendUncertain, AresError, BadInput, LogSealed, Unavailable
+from ares.model.errors import (
+    AppendUncertain,
+    AresError,
+    BadInput,
+    LogSealed,
+    Trimmed,
+    Unavailable,
+)
 from ares.model.identity import ObjectName
 from ares.platform import tasks
 
@@ -60,11 +69,13 @@ class BucketIndex:
     """A life of the index. ``failure``: the reason of the end, or None during the life.
 
     ``fold`` may be an earlier life's. ``unnamed``: own chunks which no command in the log names or
-    will name. ``timeout_s`` of the methods bounds a standstill.
+    will name. ``log_bytes``: bytes of the entries applied in this life since the last snapshot.
+    ``timeout_s`` of the methods bounds a standstill.
     """
 
     def __init__(self, log: Log, fold: BucketFold) -> None:
         self.fold = fold
+        self.log_bytes = 0
         self.session = BucketSession(fold)
         self.failure: AresError | None = None
         self.unnamed: deque[list[ObjectName]] = deque()
@@ -92,6 +103,9 @@ class BucketIndex:
                 self.session.number = await self._log.append(opening, timeout_s=timeout_s)
             except AppendUncertain:  # a session that nobody uses is ended for its silence
                 await asyncio.sleep(APPEND_AGAIN_S)
+        if self.session.number < self.state.position:
+            self._forget_rows("the log ends before the rows of this process: they are of another")
+        self.check()
         await self.reach(self.session.number + 1, timeout_s)
         if not self.session.is_live:
             sessions = len(self.state.sessions)
@@ -107,6 +121,8 @@ class BucketIndex:
             ending = session.upkeep(EndSession(session.number, last), now_ms())
             with suppress(AresError):  # without this command silence ends it
                 await self._log.append(encode_command(ending), timeout_s=END_SESSION_S)
+        with suppress(AresError):
+            self.fold.save()
         self.fail(IndexStopped("the client was closed"))
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -128,6 +144,19 @@ class BucketIndex:
                 future.exception()  # a waiter may be gone
         for task in self._tasks:
             task.cancel()
+
+    def distrust(self, why: str) -> None:
+        """End this life; a file of rows is opened again only if they have their digest."""
+        self.fail(IndexStopped(why))
+        with suppress(AresError):
+            self.state.table.doubt()
+
+    def _forget_rows(self, why: str) -> None:
+        """End this life; the next one begins without rows."""
+        self.fail(IndexStopped(why))
+        with suppress(AresError):
+            self.state.table.clear()
+            self.state.table.save(Saved(0, 0))
 
     def check(self) -> None:
         """Raise the reason if this life has ended."""
@@ -161,6 +190,11 @@ class BucketIndex:
         elif (error := task.exception()) is not None:
             self.fail(IndexStopped(f"the {task.get_name()} failed ({error!r})"))
 
+    @property
+    def is_oldest(self) -> bool:
+        """Return whether the upkeep that one process does is this process's business."""
+        return self.session.number == min(self.state.sessions, default=None)
+
     # -- the log -----------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
@@ -169,7 +203,10 @@ class BucketIndex:
                 async for position, entry in self._log.follow(self.state.position):
                     self._apply(position, entry)
                     if position % FOLDED_AT_ONCE == 0:
+                        self.fold.save()
                         await asyncio.sleep(0)
+            except Trimmed as trimmed:
+                raise IndexBehind(trimmed.upto) from trimmed
             except (Unavailable, LogSealed):
                 await asyncio.sleep(FOLLOW_AGAIN_S)
 
@@ -181,6 +218,7 @@ class BucketIndex:
             unforeseen = IndexStopped(f"an entry failed ({error!r})")
             self.fail(error if isinstance(error, AresError) else unforeseen)
             raise
+        self.log_bytes += len(entry)
         if applied is not None:
             waiting = self._results.pop((applied.session, applied.number), None)
             if waiting is not None and not waiting.done():
@@ -200,14 +238,15 @@ class BucketIndex:
         operation, session = applied.operation, self.session
         if isinstance(operation, EndSession) and session.has_ended:
             self.fail(SessionEnded(_ENDED))
-        elif isinstance(operation, Beat) and applied.result.done and session.is_live:
+        elif isinstance(operation, Beat | KeepSnapshot) and applied.result.done:
+            if isinstance(operation, KeepSnapshot):
+                self.log_bytes = 0
             digest = self.fold.digest_at(operation.position)
-            if digest is not None and digest != int.from_bytes(operation.digest):
-                self.fail(
-                    IndexStopped(
-                        f"its rows at position {operation.position} differ from those of session "
-                        f"{applied.session}"
-                    )
+            known = digest is not None and session.is_live
+            if known and digest != int.from_bytes(operation.digest):
+                self.distrust(
+                    f"its rows at position {operation.position} differ from those of session "
+                    f"{applied.session}"
                 )
 
     async def reach(self, position: int, timeout_s: float) -> None:
@@ -265,6 +304,10 @@ class BucketIndex:
                         look.set_exception(error)
         finally:
             self._looking = False
+
+    async def trim(self, upto: int, timeout_s: float) -> None:
+        """Trim the log below a position."""
+        await self._log.trim(upto, timeout_s=timeout_s)
 
     # -- commands ----------------------------------------------------------------------------------
 

@@ -15,16 +15,18 @@ from ares.bucket.bucket_state import rows_between
 from ares.bucket.commands import ChangingOperation, CreateBucket, DeleteBucket
 from ares.bucket.fold import BrokenIndex, BucketFold
 from ares.bucket.memory_table import MemoryTable
+from ares.bucket.port import RowTable, RowTableFailed
 from ares.bucket.row_keys import BUCKET_ROWS, after
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_domains import open_bucket_domains
-from ares.client.buckets.bucket_errors import BucketNotFound, IndexStopped
+from ares.client.buckets.bucket_errors import BucketNotFound, IndexBehind, IndexStopped
 from ares.client.buckets.bucket_index import BucketIndex
+from ares.client.buckets.bucket_snapshots import BucketSnapshots
 from ares.client.buckets.bucket_values import BucketInfo, checked_bucket
 from ares.client.buckets.index_changes import ChangeAnswer, ChangeAttempt, check_outcome
 from ares.client.buckets.index_upkeep import IndexUpkeep
 from ares.client.domain_directory import DomainDirectory
-from ares.model.errors import ConnectionClosed
+from ares.model.errors import AresError, ConnectionClosed
 
 SESSION_ATTEMPTS = 3
 """Sessions in which work is tried."""
@@ -37,8 +39,11 @@ Result = TypeVar("Result")
 class Buckets:
     """The buckets of a cluster. ``blobs`` is set when the index is first opened."""
 
-    def __init__(self, directory: DomainDirectory) -> None:
+    def __init__(self, directory: DomainDirectory, open_table: Callable[[], RowTable]) -> None:
         self._directory = directory
+        self._open_table = open_table
+        self._table: RowTable = MemoryTable()
+        self._fold: BucketFold | None = None
         self._index: BucketIndex | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -59,23 +64,55 @@ class Buckets:
 
     async def _open(self, last: BucketIndex | None, timeout_s: float) -> BucketIndex:
         """Open a life of the index; the fold stays if the session alone has ended."""
-        log, domain = await open_bucket_domains(self._directory, timeout_s)
-        self.blobs = BlobStore(domain)
-        keeps = last is not None and isinstance(last.failure, SessionEnded)
-        index = BucketIndex(log, last.fold if last and keeps else BucketFold(MemoryTable()))
-        try:
-            await index.open(timeout_s)
-        except BaseException:
-            index.fail(IndexStopped("it was not opened"))
-            raise
+        log, blobs, domain = await open_bucket_domains(self._directory, timeout_s)
+        self.blobs, snapshots = BlobStore(blobs), BucketSnapshots(BlobStore(domain))
+        failure = None if last is None else last.failure
+        while True:
+            if self._fold is None or not isinstance(failure, SessionEnded):
+                self._fold = None
+                self._fold = await self._new_fold(snapshots, failure, timeout_s)
+            index = BucketIndex(log, self._fold)
+            try:
+                await index.open(timeout_s)
+                break
+            except (IndexBehind, RowTableFailed) as failed:
+                failure = failed
+            except BaseException:
+                index.fail(IndexStopped("it was not opened"))
+                if self._closed:
+                    self._table.close()
+                raise
         IndexUpkeep(index, self.blobs).begin()
+        index.begin(snapshots.keep_up(index), "snapshots of the index of buckets")
         return index
+
+    async def _new_fold(
+        self, snapshots: BucketSnapshots, failure: AresError | None, timeout_s: float
+    ) -> BucketFold:
+        """Return a fold of the rows in the file, or of a snapshot's rows if the log lacks more.
+
+        ``failure``: the end of the last life. A file that failed once may fail at each save.
+        """
+        self._table.close()
+        if isinstance(failure, RowTableFailed):
+            self._open_table = MemoryTable
+        first = failure.first if isinstance(failure, IndexBehind) else 0
+        self._table = table = await asyncio.to_thread(self._open_table)
+        try:
+            if table.saved().position < max(first, 1):
+                loaded = await snapshots.load(table, first, timeout_s)
+                if not loaded and first > 0:
+                    raise IndexStopped(f"its log begins at {first}, and there is no snapshot")
+            return BucketFold(table)
+        except RowTableFailed as failed:
+            return await self._new_fold(snapshots, failed, timeout_s)
 
     async def close(self) -> None:
         """End the session; idempotent."""
         self._closed = True
         if self._index is not None:
             await self._index.close()
+        self._table.close()
 
     # -- work in a session -------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class IndexUpkeep:
 
     async def _beats(self) -> None:
         while True:
+            self._index.fold.save()
             self._index.give(self._index.session.beat(now_ms()))
             self.end_silent(monotonic())
             await asyncio.sleep(SESSION_BEAT_S)
@@ -82,18 +83,13 @@ class IndexUpkeep:
 
     # -- garbage -----------------------------------------------------------------------------------
 
-    @property
-    def _collects(self) -> bool:
-        """Return whether the garbage is this process's business."""
-        return self._index.session.number == min(self._index.state.sessions, default=None)
-
     async def _collections(self) -> None:
         """Collect at once, for a process that lives shortly, and then from time to time."""
         while True:
             with tasks.supervised("collector of the buckets"):
                 try:
                     await self.drop_unnamed()
-                    if self._collects:
+                    if self._index.is_oldest:
                         await self.collect()
                 except AresError as error:
                     log.info("garbage of buckets stays for now: %s", error)
@@ -122,7 +118,7 @@ class IndexUpkeep:
     async def _sweeps(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            if self._collects:
+            if self._index.is_oldest:
                 with tasks.supervised("sweep of the blobs"):
                     await self.sweep()
 
