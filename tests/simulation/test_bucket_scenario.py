@@ -9,7 +9,10 @@ import pytest
 from ares.testing.sim.buckets.bucket_plan import BucketPlan, draw_bucket
 from ares.testing.sim.run import drawn, run_plan
 
-BUCKET_SEEDS, MORE_SEEDS = range(16), range(16, 80)
+GIVEN_UP_READ_SEED = 3263
+"""A fetch ends after its read was given up, and finds a blob that was dropped meanwhile."""
+
+BUCKET_SEEDS, MORE_SEEDS = (*range(16), GIVEN_UP_READ_SEED), range(16, 80)
 
 
 @pytest.mark.parametrize(

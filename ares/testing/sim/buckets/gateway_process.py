@@ -463,7 +463,7 @@ class GatewayProcess:
                 number = task.session.number
 
                 def fetched(data: bytes | None, error: Exception | None) -> None:
-                    if error is None and data is None:
+                    if error is None and data is None and task.waits == wait:
                         self._run.oracle.missing(number, blob)
                     done(data, error)
 
