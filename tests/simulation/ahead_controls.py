@@ -1,17 +1,19 @@
 """Negative controls of copies ahead (rule R24)."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from unittest.mock import patch
 
 from msgspec import structs
 
 from ares.engine.effects import Operation
-from ares.model.identity import ConfigurationId, ObjectName
-from ares.model.messages import ListedObject
+from ares.model.configuration import Configuration
+from ares.model.identity import ConfigurationId, ObjectName, ServerId
+from ares.model.messages import Description, ListedObject
 from ares.model.tag import Tag
-from ares.reconfig.copy_ahead import AheadCopier
+from ares.reconfig import copy_ahead
+from ares.reconfig.copy_ahead import AheadCopier, _is_member
 from ares.reconfig.mover import Mover
 from ares.replica.ahead_copies import AheadCopies
 from ares.replica.configuration_state import ConfigurationState
@@ -94,9 +96,20 @@ def copies_under_any_tag() -> Any:
     return unchecked(take_any)
 
 
+def copies_for_servers_of_an_earlier_release() -> Any:
+    """Take every answering member for a server of a release with copies ahead."""
+
+    def all_members(target: Configuration, answers: Mapping[ServerId, Description]) -> Any:
+        members = (server for server in target.servers if server.id in answers)
+        return tuple(server.id for server in members if _is_member(server, answers[server.id]))
+
+    return patch.object(copy_ahead, "_takers", all_members)
+
+
 AHEAD_CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "copied elements that count": (copied_elements_that_count, "ahead"),
     "listings before the decision": (listings_before_the_decision, "ahead"),
     "copies of the loser": (copies_of_the_loser, "ahead"),
     "copies under any tag": (copies_under_any_tag, "ahead"),
+    "copies for servers of an earlier release": (copies_for_servers_of_an_earlier_release, "ahead"),
 }

@@ -181,7 +181,7 @@ class SimPlan(Struct, frozen=True):
     reads must complete too (delta suffices). ``segment_bytes``: of the servers' journals; 0: syncs
     are simulated, too (ares/testing/sim/simulated_server.py). ``scrubs``: servers verify their
     disks all the time. ``transfer``: how reconfigurers move large values. ``ahead``: reconfigurers
-    copy ahead of the decision.
+    copy ahead of the decision. ``earlier``: servers of a release without copies ahead.
     """
 
     scenario: str
@@ -198,6 +198,7 @@ class SimPlan(Struct, frozen=True):
     transfer: Transfer = "client"
     published: str = ""
     ahead: bool = False
+    earlier: tuple[int, ...] = ()
 
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
@@ -222,9 +223,10 @@ class PlanBounds(Struct, frozen=True):
     ``frail``: the number of servers that faults strike; ``None``: all. ``listings``,
     ``collections``: the share of listings in the steps of readers, and of collections in the steps
     of clients that put files. ``by_servers``: the share of plans in which values travel from server
-    to server. ``ahead``: the share of plans with copies ahead. ``lookups``: the share of steps that
-    ask servers for the domain's place. ``published``: the algorithm as published that all clients
-    run. ``write_once``: the domain is write-once.
+    to server. ``ahead``: the share of plans with copies ahead. ``earlier``: the share of servers of
+    a release without copies ahead. ``lookups``: the share of steps that ask servers for the
+    domain's place. ``published``: the algorithm as published that all clients run. ``write_once``:
+    the domain is write-once.
     """
 
     servers: tuple[int, int] = (5, 5)
@@ -269,6 +271,7 @@ class PlanBounds(Struct, frozen=True):
     frail: int | None = None
     by_servers: float = 0.0
     ahead: float = 0.0
+    earlier: float = 0.0
     lookups: float = 0.0
     published: str = ""
     write_once: bool = False
@@ -367,8 +370,9 @@ OBJECT_SCENARIOS: dict[str, PlanBounds] = {
         faults=(0, 4), delta=6,
     ),
     "ahead": PlanBounds(
-        ahead=1.0, value_bytes=(0, 100, 30_000), by_servers=0.3, writers=(2, 4), readers=(1, 3),
-        reconfigurers=(1, 3), reconfigurations=(1, 3), keys=(2, 4), steps=(6, 10), plain=0.1,
+        ahead=1.0, earlier=0.1, value_bytes=(0, 100, 30_000), by_servers=0.3,
+        writers=(2, 4), readers=(1, 3), reconfigurers=(1, 3), reconfigurations=(1, 3),
+        keys=(2, 4), steps=(6, 10), plain=0.1,
         faults=(0, 2), kinds=("slow", "cut", "cut-in", "cut-out", "crash", "kill", "disk"),
         deaths=0.2, loss=(0.0, 0.0, 0.025), pause_s=0.01, chaos_s=3.0, delta=6, lanes=(1, 1, 2),
     ),
@@ -444,6 +448,7 @@ def draw(seed: int, scenario: str) -> SimPlan:
         transfer="servers" if _is_in(shape.by_servers, "transfer", scenario, seed) else "client",
         published=shape.published,
         ahead=_is_in(shape.ahead, "ahead", scenario, seed),
+        earlier=_earlier(shape.earlier, scenario, seed, servers),
     )
     if not shape.segment_bytes:
         return plan
@@ -459,6 +464,12 @@ def draw(seed: int, scenario: str) -> SimPlan:
 def _is_in(share: float, *name: object) -> bool:
     """Return whether a plan is in a share of all plans, by a generator of its own."""
     return Random(" ".join(map(str, name))).random() < share
+
+
+def _earlier(share: float, scenario: str, seed: int, servers: int) -> tuple[int, ...]:
+    """Draw the servers of an earlier release."""
+    numbers = range(servers)
+    return tuple(number for number in numbers if _is_in(share, "earlier", scenario, seed, number))
 
 
 def _client(

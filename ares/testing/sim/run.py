@@ -38,7 +38,7 @@ from ares.testing.sim.published_client import SimPublishedClient
 from ares.testing.sim.shared_log.log_plan import LogPlan, draw_log
 from ares.testing.sim.shared_log.log_run import SimLogRun
 from ares.testing.sim.simulated_client import SimClient
-from ares.testing.sim.simulated_server import LateServer, SimServer
+from ares.testing.sim.simulated_server import EarlierServer, LateServer, SimServer
 from ares.testing.sim.world import (
     SIM_HEALING_S,
     SIM_STEPS_MAX,
@@ -148,7 +148,8 @@ class SimRun:
             return JournalServer(
                 self.world, number, self._c0, watch, self._respond, self.plan.segment_bytes
             )
-        return LateServer(self.world, number, self._c0, watch, self._respond)
+        kind = EarlierServer if number in self.plan.earlier else LateServer
+        return kind(self.world, number, self._c0, watch, self._respond)
 
     def _join(self, plan: SimClientPlan) -> SimClient:
         kind = SimPublishedClient if self.plan.published else SimClient

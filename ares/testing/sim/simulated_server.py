@@ -10,6 +10,8 @@ variant with a real journal: ares/testing/sim/journal_server.py.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
 from ares.compiled import ServedTurn, replica_parts, server_core
 from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
@@ -18,7 +20,10 @@ from ares.model.messages import (
     Adopt,
     AnyMessage,
     Carrier,
+    Description,
+    GetAhead,
     PullElement,
+    PutAhead,
     PutData,
     Reply,
     Request,
@@ -215,6 +220,22 @@ class LateServer(SimServer):
     def _erase(self) -> None:
         self._log.clear()
         self._synced = 0
+
+
+class EarlierServer(LateServer):
+    """A server of a release without copies ahead: it cannot read their messages (rule R24)."""
+
+    def _handle(
+        self, client: str, request: Request | PullElement
+    ) -> tuple[Reply | None, list[Request]]:
+        if isinstance(request, GetAhead | PutAhead | Adopt):
+            raise PromiseBroken(
+                f"{self.name} is of an earlier release, and cannot read {type(request).__name__}"
+            )
+        reply, changed = super()._handle(client, request)
+        if isinstance(reply, Description):
+            reply = structs.replace(reply, ahead=False, copying_s=0.0)
+        return reply, changed
 
 
 def changes(request: Request) -> bool:
