@@ -34,7 +34,9 @@ fn usual_facts(body: &[u8]) -> Option<Vec<Fact<'_>>> {
     for _ in 0..count {
         facts.push(usual_fact(&mut cursor)?);
     }
-    cursor.skip()?; // the places that the batch discards
+    for _ in 0..cursor.array()? {
+        cursor.unsigned()?; // a place that the batch discards
+    }
     if cursor.at == body.len() { Some(facts) } else { None }
 }
 

@@ -142,6 +142,7 @@ def test_a_batch_that_waits_for_many_configurations_is_decoded_once():
         *(b"", b"\x92", b"\x93\x90\x90\xc0", b"\x92\x90\x90\x00", b"\x92\x91\x90\x90"),
         b"\x92\xdd\xff\xff\xff\xff",
         body_of([TagsTrimmed(C0.id, "a", Tag(1, 1))])[:-1],
+        *(b"\x92\x90" + _encode(discarded) for discarded in (7, "a", {1: 2}, ["a"], [[1]], [None])),
     ],
 )
 def test_a_batch_that_cannot_be_read_is_left_to_python(body):
