@@ -234,7 +234,8 @@ impl OrderedRows {
     /// The chunk, and the position in it, of the first row whose name is not before.
     fn place(&self, is_before: &dyn Fn(u32) -> bool) -> Option<(usize, usize)> {
         let (number, at) = self.position(is_before);
-        let found = if at < self.chunks.get(number)?.len() { (number, at) } else { (number + 1, 0) };
+        let found =
+            if at < self.chunks.get(number)?.len() { (number, at) } else { (number + 1, 0) };
         self.chunks.get(found.0).map(|_| found)
     }
 
