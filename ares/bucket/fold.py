@@ -79,6 +79,8 @@ SESSION_RESULT_BYTES_MAX = 4 * 1024**2
 """Bytes of remembered results with which a session may give a further command."""
 
 SESSIONS_MAX = 1024
+"""Sessions at once; one more takes the place of the one that is silent for longest."""
+
 SNAPSHOTS_KEPT = 2
 DIGESTS_KEPT = 4096
 
@@ -269,9 +271,15 @@ class BucketFold:
     # -- sessions and the index itself -------------------------------------------------------------
 
     def _open(self, operation: OpenSession) -> CommandResult:
+        """Begin a session; of too many the one that is silent for longest ends.
+
+        A refusal would last for ever: only a session can end those of processes that died.
+        """
         state = self._state
-        if operation.level < state.totals.level or len(state.sessions) >= SESSIONS_MAX:
+        if operation.level < state.totals.level:
             return COMMAND_NOT_TAKEN
+        if len(state.sessions) >= SESSIONS_MAX:
+            state.end_session(min(state.sessions, key=lambda each: state.sessions[each].last))
         session = SessionEntry(state.position, 1, state.position + 1, operation.level)
         state.set_session(state.position, session)
         return COMMAND_DONE

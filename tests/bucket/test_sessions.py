@@ -172,12 +172,16 @@ def test_a_malformed_command_is_remembered(index, session):
     assert index.state.totals.malformed == 1
 
 
-def test_sessions_are_bounded(index, session, monkeypatch):
+def test_the_most_silent_session_gives_its_place_to_a_new_one(index, session, monkeypatch):
+    """Else processes that died could keep all places, and no session could end theirs."""
     monkeypatch.setattr("ares.bucket.fold.SESSIONS_MAX", 2)
-    other = index.session()
-    assert index.session().give(DeleteObject("photos", "cat")).outcome is O.FENCED
-    other.give(EndSession(other.number, 0))
-    assert index.session().give(DeleteObject("photos", "cat")).done
+    silent = index.session()
+    session.give(DeleteObject("photos", "cat"))
+    new = index.session()
+    assert set(index.state.sessions) == {session.number, new.number}
+    assert silent.give(DeleteObject("photos", "cat")).outcome is O.FENCED
+    assert session.give(DeleteObject("photos", "cat")).done
+    assert new.give(DeleteObject("photos", "cat")).done
 
 
 def batch(count=100):

@@ -24,6 +24,7 @@ from ares.bucket.commands import (
     Command,
     EndSession,
     KeepSnapshot,
+    OpenSession,
     UpkeepOperation,
     decode_command,
     encode_command,
@@ -236,7 +237,7 @@ class BucketIndex:
         Beats from before this life do not count, because a wrong beat would stay in the log.
         """
         operation, session = applied.operation, self.session
-        if isinstance(operation, EndSession) and session.has_ended:
+        if isinstance(operation, EndSession | OpenSession) and session.has_ended:
             self.fail(SessionEnded(_ENDED))
         elif isinstance(operation, Beat | KeepSnapshot) and applied.result.done:
             if isinstance(operation, KeepSnapshot):
