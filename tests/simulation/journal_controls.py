@@ -64,16 +64,14 @@ def places_gone_before_their_copies_are_durable() -> Any:
     """Remove a file when a batch is encoded, and not when the batch is on the disk."""
 
     class AtOnce(CommitWork):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self.discarded = Removed(self._disk)
+        @property
+        def discarded(self) -> list[Any]:
+            return []
 
-    class Removed(list[Any]):
-        def __init__(self, disk: Any) -> None:
-            self._disk = disk
-
-        def append(self, path: Any) -> None:
-            self._disk.unlink(path)
+        @discarded.setter
+        def discarded(self, paths: list[Any]) -> None:
+            for path in paths:
+                self._disk.unlink(path)
 
     return patch.object(journal_log, "CommitWork", AtOnce)
 
