@@ -352,7 +352,7 @@ class BucketIndex:
                 append = self._log.append(entry, timeout_s=left_s)
                 append.add_done_callback(_take_error)
                 await asyncio.wait((append, result), return_when=asyncio.FIRST_COMPLETED)
-                if not append.done():
+                if result.done():  # whatever became of the append
                     break
                 if (error := append.exception()) is None:
                     await self._folded(append.result(), result, timeout_s)
@@ -372,11 +372,12 @@ class BucketIndex:
     async def _folded(
         self, position: int, result: asyncio.Future[CommandResult], timeout_s: float
     ) -> None:
-        """Wait until an appended command is folded."""
+        """Wait until an appended command is folded, or until this life ends."""
         try:
             await self.reach(position + 1, timeout_s)
-        except Unavailable as late:
-            raise ChangeUncertain(late.story) from late
+        except AresError as error:
+            if isinstance(error, Unavailable) and not result.done():
+                raise ChangeUncertain(error.story) from error
         assert result.done(), "the fold tells the result of each command"
 
 
