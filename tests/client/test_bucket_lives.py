@@ -12,23 +12,30 @@ from ares.bucket.fold import BucketFold
 from ares.bucket.memory_table import MemoryTable
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.index_changes import ChangeAttempt
+from ares.model.errors import AppendUncertain
 
 LIMIT_S = 10.0
 
 
 class HeldLog:
-    """A log in memory. ``held``: appends without an answer yet, with their positions."""
+    """A log in memory. ``held``: appends without an answer yet, with their positions.
+
+    ``loses``: the answers of appends are lost, and their entries do not come.
+    """
 
     def __init__(self):
         self.entries, self.held = [], []
         self.shown = 0
-        self.holds = False
+        self.holds = self.loses = False
         self._grown = asyncio.Event()
 
     def append(self, entry, timeout_s=None):
         answer = asyncio.get_running_loop().create_future()
-        self.held.append((answer, len(self.entries)))
         self.entries.append(entry)
+        if self.loses:
+            answer.set_exception(AppendUncertain("the answer was lost"))
+            return answer
+        self.held.append((answer, len(self.entries) - 1))
         if not self.holds:
             self.release()
         return answer
@@ -39,6 +46,9 @@ class HeldLog:
             if not answer.done():
                 answer.set_result(position)
         self.held.clear()
+        self.show()
+
+    def show(self):
         self.shown = len(self.entries)
         self._grown.set()
 
@@ -89,3 +99,44 @@ async def test_a_change_that_was_made_is_told_though_the_session_ends_in_the_sam
     log.release()
     assert (await answer).result.outcome is CommandOutcome.DONE
     assert isinstance(index.failure, ares.SessionEnded)
+
+
+# -- opening ---------------------------------------------------------------------------------------
+
+
+async def test_an_opening_ends_though_the_log_takes_no_session(log):
+    log.loses = True
+    index = BucketIndex(log, BucketFold(MemoryTable()))
+    with pytest.raises(ares.Unavailable, match=r"took no session for 0\.2 s; nothing was changed"):
+        await asyncio.wait_for(index.open(0.2), LIMIT_S)
+    index.fail(ares.IndexStopped("the test is over"))
+
+
+async def test_a_client_behind_has_the_log_before_its_session(log):
+    """Else others take it for dead, since its beats begin after it has the log."""
+    await log.append(encode_command(OPEN_COMMAND))
+    before = len(log.entries)
+    log.shown = 0
+    index = BucketIndex(log, BucketFold(MemoryTable()))
+    opening = asyncio.ensure_future(index.open(LIMIT_S))
+    await turns()
+    assert len(log.entries) == before
+    log.release()
+    await opening
+    assert index.session.number == before
+    index.fail(ares.IndexStopped("the test is over"))
+
+
+async def test_a_session_that_was_ended_at_its_opening_is_told(log, index):
+    log.holds = True
+    other = BucketIndex(log, BucketFold(MemoryTable()))
+    opening = asyncio.ensure_future(other.open(LIMIT_S))
+    await turns()
+    number = len(log.entries) - 1
+    ending = EndSession(number, number)
+    log.entries.append(encode_command(Command(index.session.number, 1, 1, 0, ending)))
+    log.show()
+    await turns()  # the answer of the append comes late
+    log.release()
+    with pytest.raises(ares.SessionEnded):
+        await opening

@@ -8,7 +8,7 @@ import pytest
 import ares
 from ares.bucket.commands import Beat, EndSession, PutObject, decode_command
 from ares.bucket.fold import BucketFold
-from ares.client.buckets import index_upkeep
+from ares.client.buckets import buckets, index_upkeep
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.index_upkeep import IndexUpkeep
@@ -68,6 +68,15 @@ async def until(condition):
         await asyncio.sleep(0.02)
 
 
+def ended_by_now(index):
+    """Return a condition: the life has ended."""
+
+    async def has_ended():
+        return index.failure is not None
+
+    return has_ended
+
+
 # -- ends of sessions ------------------------------------------------------------------------------
 
 
@@ -81,6 +90,48 @@ async def test_a_session_that_was_ended_is_followed_by_another(bucket, rival):
     assert index.session.number > ended.session.number
     assert index.fold is ended.fold, "the fold goes on"
     assert await read(rival, "key") == b"2"
+
+
+@pytest.mark.parametrize("ends", [1, 100])
+async def test_a_session_ended_at_its_opening_is_followed_by_another(
+    cluster, bucket, monkeypatch, ends
+):
+    lives, opened = [], BucketIndex.open
+
+    async def ended(self, timeout_s):
+        await opened(self, timeout_s)
+        lives.append(self)
+        if len(lives) <= ends:
+            self.fail(ares.SessionEnded("at its opening"))
+            self.check()
+
+    monkeypatch.setattr(BucketIndex, "open", ended)
+    manager = cluster.manager()
+    if ends > 1:
+        with pytest.raises(ares.SessionEnded):
+            await manager.bucket("photos")
+        assert len(lives) == buckets.OPENING_ATTEMPTS
+    else:
+        assert await index_of(await manager.bucket("photos")) is lives[1]
+    assert {id(life.fold) for life in lives} == {id(lives[0].fold)}, "the fold goes on"
+
+
+async def test_a_fold_that_breaks_at_an_opening_is_not_used_again(bucket, rival, monkeypatch):
+    await bucket.put("key", b"1")
+    ended = await end_session(rival, bucket)
+    failed, take = [], BucketFold._take
+
+    def fails_once(self, command):
+        if not failed and self is ended.fold:
+            failed.append(command)
+            raise RuntimeError("half of the rows")
+        return take(self, command)
+
+    await asyncio.wait_for(until(ended_by_now(ended)), 30)
+    monkeypatch.setattr(BucketFold, "_take", fails_once)
+    with pytest.raises(ares.IndexStopped, match="half of the rows"):
+        await rival.stat("key")
+    assert await read(rival, "key") == b"1"
 
 
 async def test_a_put_whose_session_was_ended_is_made_once_in_the_next(bucket, rival, monkeypatch):

@@ -19,6 +19,7 @@ from ares.bucket.bucket_session import OPEN_COMMAND, BucketSession
 from ares.bucket.bucket_state import BucketState
 from ares.bucket.command_results import CommandResult
 from ares.bucket.commands import (
+    COMMAND_LEVEL,
     Beat,
     ChangingOperation,
     Command,
@@ -95,23 +96,36 @@ class BucketIndex:
         return self.fold.state
 
     async def open(self, timeout_s: float) -> None:
-        """Open the session. Reads and checks begin after the OpenSession is folded."""
+        """Open the session, after the log up to its tail: the beats begin soon after it.
+
+        Reads and checks begin after the OpenSession is folded. Raises :class:`ares.Unavailable`.
+        """
+        before = self.state.position
         self.begin(self._follow(), "follower of the index of buckets")
-        opening = encode_command(OPEN_COMMAND)
-        while self.session.number is None:
-            self.check()
-            try:
-                self.session.number = await self._log.append(opening, timeout_s=timeout_s)
-            except AppendUncertain:  # a session that nobody uses is ended for its silence
-                await asyncio.sleep(APPEND_AGAIN_S)
-        if self.session.number < self.state.position:
+        tail = await self._log.tail(timeout_s=timeout_s)
+        if tail < before:
             self._forget_rows("the log ends before the rows of this process: they are of another")
-        self.check()
+        await self.reach(tail, timeout_s)
+        self.session.number = await self._opened(timeout_s)
         await self.reach(self.session.number + 1, timeout_s)
-        if not self.session.is_live:
-            sessions = len(self.state.sessions)
-            self.fail(IndexStopped(f"no session was given to it, beside {sessions} others"))
-        self.check()
+        if self.state.totals.level > COMMAND_LEVEL:
+            self.fail(IndexStopped(f"it needs a release with level {self.state.totals.level}"))
+        self.check_live()
+
+    async def _opened(self, timeout_s: float) -> int:
+        """Return the position of an OpenSession; a session that nobody uses is ended."""
+        opening, deadline = encode_command(OPEN_COMMAND), self._loop.time() + timeout_s
+        while True:
+            self.check()
+            left_s = max(deadline - self._loop.time(), 0.001)
+            try:
+                return await self._log.append(opening, timeout_s=left_s)
+            except AppendUncertain as late:
+                if self._loop.time() >= deadline:
+                    raise Unavailable(
+                        0, 0, {}, f"the buckets' log took no session for {timeout_s:g} s"
+                    ) from late
+            await asyncio.sleep(APPEND_AGAIN_S)
 
     async def close(self) -> None:
         """End the session: processes need not wait for the end of its silence."""

@@ -31,6 +31,9 @@ from ares.model.errors import AresError, ConnectionClosed
 SESSION_ATTEMPTS = 3
 """Sessions in which work is tried."""
 
+OPENING_ATTEMPTS = 5
+"""Lives of the index that one call begins, of which the last one is opened."""
+
 INVOCATION_BYTES = 16
 
 Result = TypeVar("Result")
@@ -67,7 +70,7 @@ class Buckets:
         log, blobs, domain = await open_bucket_domains(self._directory, timeout_s)
         self.blobs, snapshots = BlobStore(blobs), BucketSnapshots(BlobStore(domain))
         failure = None if last is None else last.failure
-        while True:
+        for left in reversed(range(OPENING_ATTEMPTS)):
             if self._fold is None or not isinstance(failure, SessionEnded):
                 self._fold = None
                 self._fold = await self._new_fold(snapshots, failure, timeout_s)
@@ -75,10 +78,13 @@ class Buckets:
             try:
                 await index.open(timeout_s)
                 break
-            except (IndexBehind, RowTableFailed) as failed:
-                failure = failed
-            except BaseException:
+            except BaseException as failed:
+                if not isinstance(index.failure, SessionEnded | None):
+                    self._fold = None  # an entry may be half applied
                 index.fail(IndexStopped("it was not opened"))
+                if left and isinstance(failed, SessionEnded | IndexBehind | RowTableFailed):
+                    failure = failed
+                    continue
                 if self._closed:
                     self._table.close()
                 raise
