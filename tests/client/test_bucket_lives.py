@@ -8,8 +8,9 @@ import ares
 from ares.bucket.bucket_session import OPEN_COMMAND
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import Command, CreateBucket, EndSession, encode_command
-from ares.bucket.fold import BucketFold
+from ares.bucket.fold import BucketFold, UnknownLevel
 from ares.bucket.memory_table import MemoryTable
+from ares.bucket.port import RowTableFailed
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.index_changes import ChangeAttempt
 from ares.model.errors import AppendUncertain
@@ -99,6 +100,18 @@ async def test_a_change_that_was_made_is_told_though_the_session_ends_in_the_sam
     log.release()
     assert (await answer).result.outcome is CommandOutcome.DONE
     assert isinstance(index.failure, ares.SessionEnded)
+
+
+@pytest.mark.parametrize("failure", [RowTableFailed("the disk is full"), UnknownLevel("level 9")])
+async def test_a_failure_of_the_fold_leaves_a_change_uncertain(log, index, monkeypatch, failure):
+    def failing(entry):
+        raise failure
+
+    monkeypatch.setattr(index.fold, "apply", failing)
+    with pytest.raises(ares.IndexStopped, match=str(failure)) as told:
+        await creation(index)
+    assert told.value.may_have_taken_effect
+    assert len(log.entries) == 2, "the command is in the log"
 
 
 # -- opening ---------------------------------------------------------------------------------------

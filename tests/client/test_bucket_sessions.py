@@ -8,6 +8,7 @@ import pytest
 import ares
 from ares.bucket.commands import Beat, EndSession, PutObject, decode_command
 from ares.bucket.fold import BucketFold
+from ares.bucket.port import RowTableFailed
 from ares.client.buckets import buckets, index_upkeep
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_index import BucketIndex
@@ -276,7 +277,8 @@ async def test_the_death_of_a_task_is_told_to_waiting_calls(bucket, name):
     assert await index_of(bucket) is not index
 
 
-async def test_a_put_goes_on_when_an_entry_could_not_be_applied(bucket, monkeypatch):
+@pytest.mark.parametrize("failure", [RuntimeError, RowTableFailed])
+async def test_a_put_goes_on_when_an_entry_could_not_be_applied(bucket, monkeypatch, failure):
     """The index is opened again, and the second attempt at the put is no rival of the first."""
     index, before = await index_of(bucket), tasks.failures.total
     take, failed = BucketFold._take, []
@@ -284,7 +286,7 @@ async def test_a_put_goes_on_when_an_entry_could_not_be_applied(bucket, monkeypa
     def fails_once(self, command):
         if not failed and isinstance(command.operation, PutObject):
             failed.append(command.number)
-            raise RuntimeError("half of the rows")
+            raise failure("half of the rows")
         return take(self, command)
 
     monkeypatch.setattr(BucketFold, "_take", fails_once)
@@ -293,7 +295,23 @@ async def test_a_put_goes_on_when_an_entry_could_not_be_applied(bucket, monkeypa
     assert (await index_of(bucket)).fold is not index.fold
     assert int(stored.version) < (await index_of(bucket)).session.number, "of the first attempt"
     assert (await bucket.stat("key")).version == stored.version
-    assert tasks.failures.total > before
+    assert (tasks.failures.total > before) == (failure is RuntimeError), "foreseen ones are no bugs"
+
+
+async def test_an_error_after_an_attempt_without_an_answer_is_uncertain(bucket, monkeypatch):
+    def failing(self, command):
+        raise RowTableFailed("the disk is full")
+
+    async def closed(self, last, timeout_s):
+        raise ares.Unavailable(0, 0, {}, "too few servers")
+
+    await bucket.put("key", b"1")
+    monkeypatch.setattr(BucketFold, "_take", failing)
+    monkeypatch.setattr(buckets.Buckets, "_open", closed)
+    with pytest.raises(ares.ChangeUncertain, match="too few servers"):
+        await bucket.put("key", b"2")
+    with pytest.raises(ares.Unavailable):
+        await bucket.put("key", b"3")  # nothing of it was sent
 
 
 async def test_a_second_attempt_is_never_told_an_early_failure(bucket, monkeypatch):

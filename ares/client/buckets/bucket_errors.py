@@ -155,6 +155,11 @@ class IndexStopped(Uncertain):
         )
 
 
+def is_uncertain(error: AresError) -> bool:
+    """Return whether the error says that a change may have been made."""
+    return isinstance(error, Uncertain) and error.may_have_taken_effect
+
+
 _REASONS = {
     CommandOutcome.OVER_QUOTA: "its quota has no room for the bytes",
     CommandOutcome.TOO_LARGE: "an object has at most 5 TiB",

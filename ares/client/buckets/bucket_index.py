@@ -32,7 +32,12 @@ from ares.bucket.commands import (
 )
 from ares.bucket.fold import AppliedCommand, BucketFold
 from ares.bucket.port import Saved
-from ares.client.buckets.bucket_errors import ChangeUncertain, IndexBehind, IndexStopped
+from ares.client.buckets.bucket_errors import (
+    ChangeUncertain,
+    IndexBehind,
+    IndexStopped,
+    is_uncertain,
+)
 from ares.client.shared_log import Log
 from ares.model.errors import (
     AppendUncertain,
@@ -352,7 +357,11 @@ class BucketIndex:
         appended.add_done_callback(_take_error)
 
     async def _result(self, command: Command, timeout_s: float) -> CommandResult:
-        """Append a command, repeatedly if need be, until the fold shows the result."""
+        """Append a command, repeatedly if need be, until the fold shows the result.
+
+        Raises :class:`IndexStopped` if this life ends first, unless the command is fenced by the
+        end of the session: then :class:`SessionEnded`.
+        """
         name, entry = (command.session, command.number), encode_command(command)
         if decode_command(entry) is None:
             raise BadInput(f"the index has no room for such a {type(command.operation).__name__}")
@@ -379,7 +388,11 @@ class BucketIndex:
                     if self._loop.time() >= deadline:
                         raise ChangeUncertain("the log did not answer in time")
                     await asyncio.sleep(APPEND_AGAIN_S)
-            return await result
+            return result.result()
+        except AresError as error:
+            if result.done() and not isinstance(error, SessionEnded) and not is_uncertain(error):
+                raise IndexStopped(str(error)) from error
+            raise
         finally:
             self._results.pop(name, None)
 

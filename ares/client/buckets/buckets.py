@@ -19,7 +19,13 @@ from ares.bucket.port import RowTable, RowTableFailed
 from ares.bucket.row_keys import BUCKET_ROWS, after
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_domains import open_bucket_domains
-from ares.client.buckets.bucket_errors import BucketNotFound, IndexBehind, IndexStopped
+from ares.client.buckets.bucket_errors import (
+    BucketNotFound,
+    ChangeUncertain,
+    IndexBehind,
+    IndexStopped,
+    is_uncertain,
+)
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.bucket_snapshots import BucketSnapshots
 from ares.client.buckets.bucket_values import BucketInfo, checked_bucket
@@ -137,7 +143,7 @@ class Buckets:
             index = await self.index(timeout_s)
             try:
                 return await work(index, attempt == 1)
-            except (SessionEnded, IndexStopped, BrokenIndex):
+            except (SessionEnded, IndexStopped, BrokenIndex, RowTableFailed):
                 if attempt == SESSION_ATTEMPTS or not repeatable or self._closed:
                     raise
             attempt += 1
@@ -157,13 +163,29 @@ class Buckets:
         timeout_s: float,
         repeatable: bool = True,
     ) -> ChangeAnswer:
-        """Make a change; all attempts have the same id, hence the change is made once."""
+        """Make a change; all attempts have the same id, hence the change is made once.
+
+        An error is uncertain if that of any attempt is.
+        """
         invocation = secrets.token_bytes(INVOCATION_BYTES)
+        uncertain = False
 
         async def attempt(index: BucketIndex, first: bool) -> ChangeAnswer:
-            return await change(ChangeAttempt(index, invocation, first, timeout_s))
+            nonlocal uncertain
+            try:
+                return await change(ChangeAttempt(index, invocation, first, timeout_s))
+            except AresError as error:
+                uncertain = uncertain or is_uncertain(error)
+                raise
 
-        return await self.in_session(attempt, timeout_s, repeatable)
+        try:
+            return await self.in_session(attempt, timeout_s, repeatable)
+        except AresError as error:
+            if uncertain and not is_uncertain(error):
+                raise ChangeUncertain(
+                    f"a first attempt had no answer, and then: {error}"
+                ) from error
+            raise
 
     async def give(self, operation: ChangingOperation, timeout_s: float) -> ChangeAnswer:
         """Give a command without data to the log, and return the answer."""
