@@ -12,11 +12,10 @@ from ares.model.identity import FILE_DOMAINS, RESERVED, ObjectName, ServerId, sh
 from ares.model.tag import Tag
 
 OBJECTS_NAMED_MAX = 5
+"""Number of objects named in an error."""
 
 STARTING = "starting: "
 """Begin of the reason given by a server that has not read its journals yet."""
-
-"""Number of objects named in an error."""
 
 
 class AresError(Exception):
