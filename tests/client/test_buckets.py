@@ -13,6 +13,16 @@ LARGE = bytes(range(256)) * 40_000
 """An object of 10 MB: two chunks."""
 
 
+class NotBlocking:
+    """A file that does not block, with a pause in its data."""
+
+    def __init__(self):
+        self._parts = [b"first", None, b"last", b""]
+
+    def read(self, size):
+        return self._parts.pop(0)
+
+
 @pytest.fixture
 async def store(cluster):
     manager = cluster.manager()
@@ -91,6 +101,8 @@ async def test_data_that_cannot_be_read_is_refused(bucket, tmp_path):
         (tmp_path, "cannot be read"),
         (17, "not int"),
         (["text"], "bytes, not str"),
+        ([b"first", None, b"last"], "bytes, not NoneType"),
+        (NotBlocking(), "bytes, not NoneType"),
     ):
         with pytest.raises(ares.BadInput, match=why):
             await bucket.put("key", source)

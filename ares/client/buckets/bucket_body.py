@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
 
@@ -21,6 +21,10 @@ ByteSource = (
     bytes | bytearray | memoryview | str | os.PathLike[str] | Readable
     | AsyncIterable[bytes] | Iterable[bytes]
 )  # fmt: skip
+
+
+_STREAM_END = object()
+"""What comes after the last part of an iterable."""
 
 
 class Body:
@@ -87,21 +91,17 @@ class Body:
         else:
             assert isinstance(data, Iterable), "checked at the beginning"
             parts = iter(data)
-            while (given := await asyncio.to_thread(_next, parts)) is not None:
+            while (given := await asyncio.to_thread(next, parts, _STREAM_END)) is not _STREAM_END:
                 yield _checked(given)
 
 
 async def _read(file: Readable) -> AsyncIterator[bytes]:
-    while part := await asyncio.to_thread(file.read, BLOB_CHUNK_BYTES):
-        yield _checked(part)
-
-
-def _next(parts: Iterator[object]) -> object:
-    """Return the next part; None after the last one."""
-    return next(parts, None)
+    while part := _checked(await asyncio.to_thread(file.read, BLOB_CHUNK_BYTES)):
+        yield part
 
 
 def _checked(part: object) -> bytes:
+    """Return a part of a stream; None is no end: a file that does not block has nothing yet."""
     if not isinstance(part, bytes | bytearray | memoryview):
         raise BadInput(f"the parts of data are bytes, not {type(part).__name__}")
     return bytes(part)
