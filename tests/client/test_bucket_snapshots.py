@@ -1,6 +1,7 @@
 """Snapshots of the buckets' index, the trim of its log, and its file: real servers in a loop."""
 
 import asyncio
+import threading
 from functools import partial
 
 import pytest
@@ -17,7 +18,9 @@ from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.bucket_snapshots import BucketSnapshots, SnapshotName, parsed_snapshot_name
 from ares.client.buckets.buckets import Buckets
 from ares.model.configuration import Configuration
-from ares.model.errors import Trimmed
+from ares.model.errors import LeftBehind, Trimmed
+from ares.model.identity import ClientId
+from ares.model.tag import Tag
 from ares.store.sqlite_table import SqliteTable, open_index_table
 
 SERVERS = ["s0", "s1", "s2", "s3", "s4"]
@@ -340,3 +343,44 @@ def test_names_are_in_the_order_of_positions():
     assert parsed_snapshot_name(name.part("manifest")) == (name, "manifest")
     assert Blob(name.session, name.counter, 1).chunks == 1
     assert KeepSnapshot(1, bytes(16), Blob(17, 3, 1)).position == 1
+
+
+async def test_a_caller_that_gives_up_leaves_no_locked_file(cluster, store, bucket, tmp_path):
+    began, may_open, opened = threading.Event(), threading.Event(), []
+
+    def slowly():
+        began.set()
+        may_open.wait(LIMIT_S)
+        opened.append(open_index_table(tmp_path / "index", b"log"))
+        return opened[0]
+
+    async def has_begun():
+        return began.is_set()
+
+    async def is_free():
+        if not opened:
+            return False
+        again = open_index_table(tmp_path / "index", b"log")
+        again.close()
+        return again._path == opened[0]._path
+
+    manager = cluster.manager()
+    manager._buckets = Buckets(manager, slowly)
+    waiting = asyncio.ensure_future(manager.bucket("photos"))
+    await asyncio.wait_for(until(has_begun), LIMIT_S)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    may_open.set()
+    await asyncio.wait_for(until(is_free), LIMIT_S)
+
+
+async def test_a_snapshot_left_behind_by_a_move_is_passed_over(store, bucket, opened, monkeypatch):
+    await put_many(bucket, 5)
+    index, snapshots = await index_of(bucket), await snapshots_of(store)
+    assert await snapshots.take(index)
+
+    async def left_behind(self, name, timeout_s):
+        raise LeftBehind(name, Tag(1, ClientId(1)))
+
+    monkeypatch.setattr(BucketSnapshots, "_fetch", left_behind)
+    await read_many(await opened(), 5)

@@ -30,7 +30,7 @@ from ares.bucket.snapshots.snapshot_pieces import (
 )
 from ares.client.buckets.blob_store import BlobStore, DataPart
 from ares.client.buckets.bucket_index import BucketIndex
-from ares.model.errors import AresError, ObjectNotFound
+from ares.model.errors import AresError, LeftBehind, ObjectNotFound
 from ares.model.identity import ObjectName, ServerId
 from ares.model.units import MIB
 
@@ -180,7 +180,7 @@ class BucketSnapshots:
         for name in sorted(await self._whole(first, timeout_s), reverse=True):
             try:
                 await self._load(table, name, timeout_s)
-            except (ObjectNotFound, SnapshotDamaged) as error:
+            except (ObjectNotFound, LeftBehind, SnapshotDamaged) as error:
                 log.warning("the snapshot of position %d is passed over: %s", name.position, error)
             else:
                 return True

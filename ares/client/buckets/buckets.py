@@ -109,7 +109,12 @@ class Buckets:
         if isinstance(failure, RowTableFailed):
             self._open_table = MemoryTable
         first = failure.first if isinstance(failure, IndexBehind) else 0
-        self._table = table = await asyncio.to_thread(self._open_table)
+        opening = asyncio.get_running_loop().run_in_executor(None, self._open_table)
+        try:
+            self._table = table = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unused)
+            raise
         try:
             if table.saved().position < max(first, 1):
                 loaded = await snapshots.load(table, first, timeout_s)
@@ -216,3 +221,9 @@ class Buckets:
         index = await self.verified(timeout_s)
         rows = rows_between(index.state.table, BUCKET_ROWS, after(BUCKET_ROWS))
         return [key[len(BUCKET_ROWS) :].decode() for key, _ in rows]
+
+
+def _close_unused(opening: "asyncio.Future[RowTable]") -> None:
+    """Close the table whose caller has given up: it would keep its file locked."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
