@@ -6,6 +6,8 @@ at an earlier position, a process begins a new session: the promises of the old 
 later positions.
 """
 
+from collections import OrderedDict
+
 from msgspec import Struct
 
 from ares.bucket.bucket_state import BucketState
@@ -51,7 +53,7 @@ class BucketSession:
         self.fold = fold
         self.number: int | None = None
         self._next = self._next_blob = self._next_hold = 1
-        self._unsettled: set[int] = set()
+        self._unsettled: OrderedDict[int, None] = OrderedDict()
         self._open_blobs: set[int] = set()
         self._reads: dict[int, int] = {}
         self._checks: dict[int, _Check] = {}
@@ -80,17 +82,17 @@ class BucketSession:
             raise SessionBusy(f"{len(self._unsettled)} commands have no answer: try again later")
         number = self._next
         self._next += 1
-        self._unsettled.add(number)
+        self._unsettled[number] = None
         return number
 
     def settle(self, number: int) -> None:
         """Settle a number after the answer, or to let a command that is given up change no row."""
-        self._unsettled.discard(number)
+        self._unsettled.pop(number, None)
 
     @property
     def lowest(self) -> int:
-        """Return the lowest number not settled."""
-        return min(self._unsettled, default=self._next)
+        """Return the lowest number not settled: numbers are taken in ascending order."""
+        return next(iter(self._unsettled), self._next)
 
     def take_blob(self) -> int:
         """Take a number for a new blob, before the first chunk is stored."""

@@ -59,6 +59,31 @@ def results_kept(index):
 # -- numbers and results ---------------------------------------------------------------------------
 
 
+class CountedNumber(int):
+    """A number that counts its comparisons."""
+
+    compared = 0
+
+    def __lt__(self, other):
+        CountedNumber.compared += 1
+        return int(self) < int(other)
+
+    def __add__(self, other):
+        return CountedNumber(int(self) + int(other))
+
+
+def test_the_lowest_number_is_found_without_a_look_at_all_others(index, session):
+    own = BucketSession(index.fold)
+    own.number, own._next = session.number, CountedNumber(1)
+    for _ in range(100):
+        own.command(own.take_number(), beat(index), 0)
+    assert own.lowest == 1
+    own.settle(1)
+    own.settle(50)
+    assert own.lowest == 2
+    assert CountedNumber.compared <= 100, "one for a command"
+
+
 def test_a_repeated_command_has_the_first_result_and_keeps_its_blob(index, session):
     session.lowest = 2
     command = encode_command(session.command(put(session, conditions=NEW)))
