@@ -30,6 +30,10 @@ OPEN_COMMAND = Command(0, 1, 1, 0, OpenSession(COMMAND_LEVEL))
 UNANSWERED_MAX = UNSETTLED_MAX // 2
 """Numbers from the lowest unsettled one on, for requests; upkeep has the rest."""
 
+READ_POSITIONS_MAX = 2**20
+READ_STILL_S = 900.0
+"""Positions since the begin of a read, and seconds without a step, that end the read."""
+
 
 class SessionBusy(AresError):
     """Too many commands of this process have no answer yet. Nothing was done: try again later."""
@@ -41,6 +45,14 @@ class _Check(Struct):
     fingerprint: bytes
     floor: int
     result: CommandResult | None
+
+
+class _Read(Struct):
+    """An open read of the index at a position. ``since_s``: of the look that saw a last step."""
+
+    position: int
+    went_on: bool = True
+    since_s: float = 0.0
 
 
 class BucketSession:
@@ -55,7 +67,7 @@ class BucketSession:
         self._next = self._next_blob = self._next_hold = 1
         self._unsettled: OrderedDict[int, None] = OrderedDict()
         self._open_blobs: set[int] = set()
-        self._reads: dict[int, int] = {}
+        self._reads: dict[int, _Read] = {}
         self._checks: dict[int, _Check] = {}
 
     @property
@@ -115,8 +127,29 @@ class BucketSession:
     def begin_read(self) -> int:
         """Begin a read of the index at the present position; return the read's name."""
         self._next_hold += 1
-        self._reads[self._next_hold] = self.state.position
+        self._reads[self._next_hold] = _Read(self.state.position)
         return self._next_hold
+
+    def goes_on(self, read: int) -> bool:
+        """Note a step of a read; return False after the end of the read."""
+        known = self._reads.get(read)
+        if known is None:
+            return False
+        known.went_on = True
+        return True
+
+    def end_old_reads(self, now_s: float) -> None:
+        """End own reads that stand still, or that began far behind.
+
+        No process forgets results or data behind an open read, and in the end no change has room.
+        A look notes the steps since the last look. Blobs of an ended read may be dropped.
+        """
+        oldest = self.state.position - READ_POSITIONS_MAX
+        for name, read in list(self._reads.items()):
+            if read.went_on:
+                read.went_on, read.since_s = False, now_s
+            if read.position < oldest or now_s - read.since_s > READ_STILL_S:
+                self.end_read(name)
 
     def end_read(self, read: int) -> None:
         self._reads.pop(read, None)
@@ -159,7 +192,8 @@ class BucketSession:
     def reading_from(self) -> int:
         """Return the oldest position of the open reads and checks."""
         floors = [check.floor for check in self._checks.values()]
-        return min([self.state.position, *self._reads.values(), *floors])
+        reads = [read.position for read in self._reads.values()]
+        return min([self.state.position, *reads, *floors])
 
     # -- commands ----------------------------------------------------------------------------------
 

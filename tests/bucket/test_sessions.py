@@ -2,7 +2,8 @@
 
 import pytest
 
-from ares.bucket.bucket_session import UNANSWERED_MAX, BucketSession, SessionBusy
+from ares.bucket import bucket_session
+from ares.bucket.bucket_session import READ_STILL_S, UNANSWERED_MAX, BucketSession, SessionBusy
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import (
     Beat,
@@ -349,6 +350,27 @@ def test_invocations_are_forgotten_when_old_and_no_session_reads_before_them():
     session.give(DeleteObject("photos", "dog"), invocation=b"new")
     again = put(session, conditions=NEW)
     assert session.give(again, invocation=b"i").outcome is O.CONDITION_FAILED
+
+
+# -- reads -----------------------------------------------------------------------------------------
+
+
+def test_reads_that_stand_still_or_began_far_behind_are_ended(index, session, monkeypatch):
+    own = BucketSession(index.fold)
+    own.number = session.number
+    still, busy = own.begin_read(), own.begin_read()
+    begun = index.state.position
+    for now_s in (0.0, READ_STILL_S - 1, READ_STILL_S + 1):
+        own.end_old_reads(now_s)
+        session.give(beat(index))
+        assert own.goes_on(busy)
+    assert not own.goes_on(still)
+    assert own.reading_from == begun < index.state.position
+    monkeypatch.setattr(bucket_session, "READ_POSITIONS_MAX", 2)
+    young = own.begin_read()
+    own.end_old_reads(READ_STILL_S + 2)
+    assert [own.goes_on(read) for read in (busy, young)] == [False, True]
+    assert own.beat(0).operation.reading_from == index.state.position, "nothing is held back"
 
 
 # -- garbage ---------------------------------------------------------------------------------------

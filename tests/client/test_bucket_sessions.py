@@ -6,6 +6,7 @@ import gc
 import pytest
 
 import ares
+from ares.bucket import bucket_session
 from ares.bucket.commands import Beat, EndSession, PutObject, decode_command
 from ares.bucket.fold import BucketFold
 from ares.bucket.port import RowTableFailed
@@ -237,6 +238,38 @@ async def test_a_reader_that_is_forgotten_keeps_nothing(store, bucket):
     gc.collect()
     await asyncio.sleep(0)
     assert session._reads == {}
+
+
+async def test_a_reader_that_stands_still_keeps_no_data_and_is_told(store, bucket, monkeypatch):
+    await bucket.put("key", bytes(60_000_000))
+    still, busy = await bucket.get("key"), await bucket.get("key")
+    await anext(busy.chunks())
+    monkeypatch.setattr(bucket_session, "READ_STILL_S", 0.0)
+    await bucket.delete("key")
+
+    async def collected():
+        return await chunks(store) == []
+
+    await asyncio.wait_for(until(collected), 30)
+    for each in (still, still, busy):  # again and again: an empty answer would be the end
+        with pytest.raises(ares.SessionEnded, match="stood still"):
+            await each.read()
+    (await index_of(bucket)).check_live()
+
+
+async def test_a_chunk_dropped_after_the_end_of_its_read_is_not_lost(bucket, monkeypatch):
+    await bucket.put("key", TWO_CHUNKS)
+    found = await bucket.get("key")
+
+    async def dropped(self, part, timeout_s):
+        (await index_of(bucket)).session._reads.clear()
+        raise ares.ObjectNotFound(part.name, "s3/blobs")
+
+    monkeypatch.setattr(BlobStore, "fetch", dropped)
+    again = await bucket.get("key")
+    for each in (again, found):
+        with pytest.raises(ares.SessionEnded, match="stood still"):
+            await each.read()
 
 
 async def test_a_chunk_that_is_gone_is_told_and_never_a_missing_object(store, bucket):

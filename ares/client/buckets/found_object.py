@@ -33,8 +33,9 @@ class ObjectReading:
 
     def _registered(self) -> "weakref.finalize[..., ObjectReading]":
         """Register the read with the session, from the present index."""
+        self._read = self.session.begin_read()
         end = weakref.finalize(
-            self, _end_read, asyncio.get_running_loop(), self.session, self.session.begin_read()
+            self, _end_read, asyncio.get_running_loop(), self.session, self._read
         )
         end.atexit = False
         return end
@@ -59,8 +60,10 @@ class ObjectReading:
     async def take(self) -> tuple[DataPart, bytes] | None:
         """Return the next part; None after the last part, which ends the read.
 
-        Raises :class:`ares.ObjectNotFound` if the chunk is missing.
+        Raises :class:`ares.ObjectNotFound` if the chunk is missing, and :class:`ares.SessionEnded`
+        if the session ended this read for its age.
         """
+        self.check_open()
         self._fetch_ahead(CHUNKS_AT_ONCE)
         if not self._ahead:
             self.close()
@@ -74,14 +77,30 @@ class ObjectReading:
         self._ahead.popleft()
         return part, data
 
+    def check_open(self) -> None:
+        """Raise :class:`ares.SessionEnded`, each time, if the session ended this read."""
+        if self._end.alive and not self.session.goes_on(self._read):
+            self._give_up_parts()
+            raise SessionEnded(_READ_ENDED)
+
     def close(self) -> None:
         """End the read; idempotent."""
+        self._give_up_parts()
+        self._end()
+
+    def _give_up_parts(self) -> None:
         self._parts = iter(())
         while self._ahead:
             fetch = self._ahead.popleft()[1]
             if fetch is not None and not fetch.cancel() and not fetch.cancelled():
                 fetch.exception()
-        self._end()
+
+
+_READ_ENDED = (
+    "this read of an object was ended, for it stood still for 15 minutes, or began a million "
+    "entries of the log ago: open reads keep data and results at all processes. Nothing is lost: "
+    "get the object again"
+)
 
 
 def _end_read(loop: asyncio.AbstractEventLoop, session: BucketSession, read: int) -> None:
@@ -133,7 +152,8 @@ class FoundObject:
         """Return the bytes not read yet.
 
         Raises :class:`ares.ChunkLost`, and :class:`ares.SessionEnded` if the data may be gone
-        because this process was taken for dead: get the object again.
+        because this process was taken for dead, or because nothing was read for 15 minutes: get the
+        object again.
         """
         parts = [part async for part in self.chunks()]
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -153,6 +173,7 @@ class FoundObject:
         """Return the reason of a missing chunk: the session has ended, or the chunk is lost."""
         reading = self._reading
         await reading.index.verified(reading.timeout_s)  # which raises the end of the session
+        reading.check_open()
         self._reading.close()
         return ChunkLost(self.bucket, self.info.key, missing.object)
 

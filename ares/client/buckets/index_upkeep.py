@@ -58,6 +58,7 @@ class IndexUpkeep:
     async def _beats(self) -> None:
         while True:
             self._index.fold.save()
+            self._index.session.end_old_reads(monotonic())
             self._index.give(self._index.session.beat(now_ms()))
             self.end_silent(monotonic())
             await asyncio.sleep(SESSION_BEAT_S)
