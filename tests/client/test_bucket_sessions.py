@@ -21,6 +21,7 @@ from ares.platform import tasks
 
 SERVERS = ["s0", "s1", "s2", "s3", "s4"]
 TWO_CHUNKS = bytes(9_000_000)
+LONG_S = 1000.0
 
 
 @pytest.fixture
@@ -434,6 +435,32 @@ async def test_a_put_that_fails_before_its_command_leaves_no_chunks(store, bucke
 
     with pytest.raises(ValueError, match="the source broke"):
         await bucket.put("key", broken())
+
+    async def collected():
+        return await chunks(store) == []
+
+    await asyncio.wait_for(until(collected), 30)
+
+
+async def test_chunks_without_a_command_are_dropped_in_the_next_life(store, bucket, monkeypatch):
+    drop = BlobStore.drop
+
+    async def stuck(self, names, timeout_s):
+        await asyncio.sleep(LONG_S if names else 0)
+
+    async def broken():
+        yield TWO_CHUNKS
+        raise ValueError("the source broke")
+
+    index = await index_of(bucket)
+    monkeypatch.setattr(BlobStore, "drop", stuck)
+    for _ in range(2):  # one is being dropped when the life ends
+        with pytest.raises(ValueError, match="the source broke"):
+            await bucket.put("key", broken())
+        await asyncio.sleep(0.1)
+    index.fail(ares.IndexStopped("a test"))
+    monkeypatch.setattr(BlobStore, "drop", drop)
+    assert await index_of(bucket) is not index
 
     async def collected():
         return await chunks(store) == []

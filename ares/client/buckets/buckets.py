@@ -81,6 +81,8 @@ class Buckets:
                 self._fold = None
                 self._fold = await self._new_fold(snapshots, failure, timeout_s)
             index = BucketIndex(log, self._fold)
+            if last is not None:
+                index.unnamed = last.unnamed
             try:
                 await index.open(timeout_s)
                 break

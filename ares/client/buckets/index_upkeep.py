@@ -112,7 +112,7 @@ class IndexUpkeep:
             names = unnamed.popleft()
             try:
                 await self._blobs.drop(names, DROP_S)
-            except AresError:
+            except BaseException:  # the next life of the index has them, too
                 unnamed.append(names)
                 raise
 
