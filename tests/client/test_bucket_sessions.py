@@ -135,6 +135,10 @@ async def test_a_fold_that_breaks_at_an_opening_is_not_used_again(bucket, rival,
     with pytest.raises(ares.IndexStopped, match="half of the rows"):
         await rival.stat("key")
     assert await read(rival, "key") == b"1"
+    again = await end_session(rival, bucket)
+    await asyncio.wait_for(until(ended_by_now(again)), 30)
+    again.fold._whole = False  # broken behind the end of the session
+    assert await read(rival, "key") == b"1"
 
 
 async def test_a_put_whose_session_was_ended_is_made_once_in_the_next(bucket, rival, monkeypatch):

@@ -40,6 +40,9 @@ SESSION_ATTEMPTS = 3
 OPENING_ATTEMPTS = 5
 """Lives of the index that one call begins, of which the last one is opened."""
 
+OPENED_AGAIN = (SessionEnded, IndexBehind, RowTableFailed, BrokenIndex)
+"""Ends of an opening after which another one is tried."""
+
 INVOCATION_BYTES = 16
 
 Result = TypeVar("Result")
@@ -87,10 +90,12 @@ class Buckets:
                 await index.open(timeout_s)
                 break
             except BaseException as failed:
-                if not isinstance(index.failure, SessionEnded | None):
+                if not isinstance(index.failure, SessionEnded | None) or isinstance(
+                    failed, BrokenIndex
+                ):
                     self._fold = None  # an entry may be half applied
                 index.fail(IndexStopped("it was not opened"))
-                if left and isinstance(failed, SessionEnded | IndexBehind | RowTableFailed):
+                if left and not self._closed and isinstance(failed, OPENED_AGAIN):
                     failure = failed
                     continue
                 if self._closed:
@@ -189,9 +194,8 @@ class Buckets:
             return await self.in_session(attempt, timeout_s, repeatable)
         except AresError as error:
             if uncertain and not is_uncertain(error):
-                raise ChangeUncertain(
-                    f"a first attempt had no answer, and then: {error}"
-                ) from error
+                story = f"a first attempt had no answer, and another one failed ({error})"
+                raise ChangeUncertain(story) from error
             raise
 
     async def give(self, operation: ChangingOperation, timeout_s: float) -> ChangeAnswer:
