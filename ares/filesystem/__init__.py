@@ -1,5 +1,7 @@
 """``ares://`` for programs that know fsspec: files of a cluster, each put whole.
 
+The objects of buckets are at ``ares-bucket://`` (ares/filesystem/bucket_system.py).
+
 Examples of such programs are pandas, pyarrow and dask.
 
     fsspec.open("ares://reports/2024.csv", "rb", cluster="cluster.toml", domain="reports")
@@ -31,6 +33,7 @@ refuses to remove a directory with files. An error with the words "nothing was c
 and an error after an unknown outcome says that the outcome is unknown.
 """
 
+from ares.filesystem.bucket_system import AresBucketFileSystem
 from ares.filesystem.system import AresFileSystem
 
-__all__ = ["AresFileSystem"]
+__all__ = ["AresBucketFileSystem", "AresFileSystem"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from ares.client.buckets.bucket_objects import Bucket
 from ares.client.connect import connect, settings_of
 from ares.client.domain import checked_timeout
 from ares.client.file import File
@@ -40,22 +41,30 @@ class ClusterConnection:
         self._create = create
         self._timeout_s = timeout_s
         self._manager: Manager | None = None
+        self._buckets: dict[str, Bucket] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
     async def file(self, name: str) -> File:
         """Return the file, atomic if made by this client. Raises :class:`DomainNotFound`."""
         if self._domain is None:
-            return (await self._connected()).file(name, atomic=True)
+            return (await self.connected()).file(name, atomic=True)
         return ObjectStore.file(await self._store(self._domain), name, atomic=True)
 
     async def names(self, prefix: str) -> Sequence[str]:
         """Return the files whose names start with ``prefix`` and are possible paths, in order."""
         if self._domain is None:
-            found = await (await self._connected()).files(prefix)
+            found = await (await self.connected()).files(prefix)
         else:
             found = await ObjectStore.files(await self._store(self._domain), prefix)
         return [name for name in found if "" not in name.split("/")]
+
+    async def bucket(self, name: str) -> Bucket:
+        """Return a bucket, which was there once. Raises :class:`ares.BucketNotFound`."""
+        manager = await self.connected()
+        if name not in self._buckets:
+            self._buckets[name] = await manager.bucket(name)
+        return self._buckets[name]
 
     async def close(self) -> None:
         """Close the open connection; the next operation connects again."""
@@ -76,7 +85,8 @@ class ClusterConnection:
         else:
             _left_open.append(manager)
 
-    async def _connected(self) -> Manager:
+    async def connected(self) -> Manager:
+        """Return the connection to the cluster for the running event loop."""
         loop = asyncio.get_running_loop()
         if self._manager is None or self._loop is not loop:
             self.close_soon()
@@ -85,10 +95,11 @@ class ClusterConnection:
                 loop,
                 os.getpid(),
             )
+            self._buckets.clear()
         return self._manager
 
     async def _store(self, domain: str) -> ObjectStore:
-        manager = await self._connected()
+        manager = await self.connected()
         try:
             return await manager.domain(domain)
         except DomainNotFound:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.msgpack import encode
 
+from ares.client.buckets.bucket_values import ObjectInfo
 from ares.fragment.divide import digest
 from ares.fragment.read import FileState
 
@@ -58,6 +59,21 @@ def file_entry(path: str, state: FileState) -> dict[str, Any]:
         "atomic": genesis.atomic,
         "version": version,
         **times,
+    }
+
+
+def object_entry(path: str, info: ObjectInfo) -> dict[str, Any]:
+    """Return fsspec's entry for an object of a bucket; times as of :func:`file_entry`."""
+    modified_s = info.modified_ms / 1000
+    return {
+        "name": path,
+        "size": info.size,
+        "type": "file",
+        "version": info.version,
+        "etag": info.etag,
+        "content_type": info.content_type,
+        "created": modified_s,
+        "mtime": modified_s,
     }
 
 

@@ -30,12 +30,16 @@ DOWNLOAD_BYTES = 16 * MIB
 Pieces = AsyncGenerator[bytes, None]
 
 
-class AresFile(AbstractBufferedFile):
+class ClusterFile(AbstractBufferedFile):
     """An open file: ``rb`` reads the file as of its opening; the other modes write.
 
     ``snapshot``: the state to read. Writes are invisible before ``close``. Leaving a ``with`` block
-    by an exception discards the writes.
+    by an exception discards the writes. Subclasses read and write; they set ``_state``, the state
+    to read, and ``_writer``.
     """
+
+    _state: Any
+    _writer: Any
 
     def __init__(
         self,
@@ -44,7 +48,7 @@ class AresFile(AbstractBufferedFile):
         path: str,
         mode: str,
         *,
-        snapshot: FileState | None = None,
+        snapshot: Any = None,
         **options: Any,
     ) -> None:
         if mode not in OPEN_MODES:
@@ -54,19 +58,34 @@ class AresFile(AbstractBufferedFile):
             )
         written = 0
         if mode == "rb":
-            self._file, self._state = sync(fs.loop, _pinned, connection, path, snapshot)
-            self._details = file_entry(path, self._state)
-            options["size"] = self._state.length
+            self._details = sync(fs.loop, with_os_errors(self._pin), connection, path, snapshot)
+            options["size"] = self._details["size"]
         else:
-            self._writer, written = sync(fs.loop, with_os_errors(writer_of), connection, path, mode)
+            written = sync(fs.loop, with_os_errors(self._begin), connection, path, mode)
         super().__init__(fs, path, mode, **options)
         self.loc = written
+
+    async def _pin(self, connection: ClusterConnection, path: str, snapshot: Any) -> dict[str, Any]:
+        """Set the state to read, and return its entry."""
+        raise NotImplementedError
+
+    async def _begin(self, connection: ClusterConnection, path: str, mode: str) -> int:
+        """Set the writer, and return the length of the content that stays."""
+        raise NotImplementedError
+
+    async def _read(self, start: int, end: int) -> bytes:
+        """Return bytes of the state to read."""
+        raise NotImplementedError
+
+    async def _publish(self) -> None:
+        """Make the written content visible."""
+        raise NotImplementedError
 
     def _wait(self, method: Any, *arguments: Any) -> Any:
         return sync(self.fs.loop, with_os_errors(method), *arguments)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        fetched: bytes = self._wait(self._file.read_range, self._state, start, end)
+        fetched: bytes = self._wait(self._read, start, end)
         return fetched
 
     def _upload_chunk(self, final: bool = False) -> None:
@@ -78,9 +97,7 @@ class AresFile(AbstractBufferedFile):
         """Publish the written content; a transaction may end before the file is closed."""
         if not self.forced:
             self.flush(force=True)
-        report: WriteReport = self._wait(self._writer.close)
-        if report.conflicts:
-            raise exists(self.path) if self.mode == "xb" else stale(self.path, report)
+        self._wait(self._publish)
 
     def discard(self) -> None:
         """Drop the written content."""
@@ -107,20 +124,35 @@ class AresFile(AbstractBufferedFile):
         )
 
 
-def _reopened(
-    fs: Any, path: str, block_size: int, cache_type: str, snapshot: FileState, loc: int
-) -> Any:
+def _reopened(fs: Any, path: str, block_size: int, cache_type: str, snapshot: Any, loc: int) -> Any:
     file = fs.open(path, "rb", block_size=block_size, cache_type=cache_type, snapshot=snapshot)
     file.seek(loc)
     return file
 
 
-@with_os_errors
-async def _pinned(
-    connection: ClusterConnection, path: str, snapshot: FileState | None
-) -> tuple[File, FileState]:
-    file = await connection.file(path)
-    return file, snapshot or await file.snapshot()
+class AresFile(ClusterFile):
+    """An open file of blocks."""
+
+    async def _pin(self, connection: ClusterConnection, path: str, snapshot: Any) -> dict[str, Any]:
+        self._file = await connection.file(path)
+        self._state = snapshot or await self._file.snapshot()
+        return file_entry(path, self._state)
+
+    async def _begin(self, connection: ClusterConnection, path: str, mode: str) -> int:
+        self._writer, written = await writer_of(connection, path, mode)
+        return written
+
+    async def _read(self, start: int, end: int) -> bytes:
+        return await self._file.read_range(self._state, start, end)
+
+    async def _publish(self) -> None:
+        report: WriteReport = await self._writer.close()
+        if report.conflicts:
+            raise (
+                exists(self.path)
+                if self.mode == "xb"
+                else stale(self.path, report.conflicts[0].why)
+            )
 
 
 async def once(value: bytes) -> Pieces:
@@ -161,7 +193,7 @@ async def replace(
             return
         if exclusive:
             raise exists(path)
-    raise stale(path, report)
+    raise stale(path, report.conflicts[0].why)
 
 
 async def writer_of(connection: ClusterConnection, path: str, mode: str) -> tuple[FileWriter, int]:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from ares.fragment.report import WriteReport
+from ares.client.buckets.bucket_errors import BucketExists, BucketNotEmpty, BucketNotFound
 from ares.model.errors import (
     AresError,
     BadInput,
@@ -22,6 +22,9 @@ Result = TypeVar("Result")
 ERROR_NUMBERS: dict[type[AresError], int] = {
     ObjectNotFound: errno.ENOENT,
     DomainNotFound: errno.ENOENT,
+    BucketNotFound: errno.ENOENT,
+    BucketExists: errno.EEXIST,
+    BucketNotEmpty: errno.ENOTEMPTY,
     FileChanged: errno.ESTALE,
     Unavailable: errno.EHOSTUNREACH,
     ConsensusUnavailable: errno.EHOSTUNREACH,
@@ -75,10 +78,10 @@ def exists(path: str) -> FileExistsError:
     return FileExistsError(errno.EEXIST, "it exists already, and nothing was changed", path)
 
 
-def stale(path: str, report: WriteReport) -> OSError:
+def stale(path: str, why: str) -> OSError:
     """Return the error for an unpublished put."""
     return OSError(
         errno.ESTALE,
-        f"{report.conflicts[0].why}; none of the written bytes are stored, write them again",
+        f"{why}; none of the written bytes are stored, write them again",
         path,
     )

@@ -532,6 +532,7 @@ UNSUPERVISED = {
     "ares.client.runner.call_": "one timer for each tick and pause, whose step is supervised",
     "ares.client.shared_log.ensure_future": "the next piece, awaited by the iterator",
     "ares.consensus.raft.member.call_later": "one timer that forgets a command",
+    "ares.filesystem.bucket_file.ensure_future": "the put of a stream, awaited by its writer",
     "ares.net.native.call_later": "one timer for each handshake",
     "ares.net.zmtp.connection.call_later": "one timer for each slow peer at a Unix socket",
     "ares.server.http_pages.call_later": "one timer for each request, and one after each rest",
