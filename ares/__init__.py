@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ares.bucket.bucket_requests import SessionEnded
+    from ares.bucket.watching.changes_at import WatchGap
     from ares.client.blocking import connect_blocking
     from ares.client.buckets.bucket_errors import (
         BucketExists,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     )
     from ares.client.buckets.bucket_objects import Bucket
     from ares.client.buckets.bucket_values import BucketInfo, CommonPrefix, ObjectInfo
+    from ares.client.buckets.bucket_watch import BucketChange, BucketEvent
     from ares.client.buckets.found_object import FoundObject
     from ares.client.connect import connect
     from ares.client.file import File, FileStat, FileWriter
@@ -69,6 +71,8 @@ __all__ = [
     "BadInput",
     "BadMessage",
     "Bucket",
+    "BucketChange",
+    "BucketEvent",
     "BucketExists",
     "BucketInfo",
     "BucketNotEmpty",
@@ -112,6 +116,7 @@ __all__ = [
     "Unavailable",
     "Uncertain",
     "VersionedResult",
+    "WatchGap",
     "WriteReport",
     "__version__",
     "connect",
@@ -120,6 +125,8 @@ __all__ = [
 
 _ELSEWHERE = {
     "Bucket": "client.buckets.bucket_objects",
+    "BucketChange": "client.buckets.bucket_watch",
+    "BucketEvent": "client.buckets.bucket_watch",
     "BucketExists": "client.buckets.bucket_errors",
     "BucketInfo": "client.buckets.bucket_values",
     "BucketNotEmpty": "client.buckets.bucket_errors",
@@ -149,6 +156,7 @@ _ELSEWHERE = {
     "StaleValue": "client.stale_reads",
     "Tag": "model.tag",
     "VersionedResult": "client.store",
+    "WatchGap": "bucket.watching.changes_at",
     "WriteReport": "fragment.report",
     "connect": "client.connect",
     "connect_blocking": "client.blocking",

@@ -27,7 +27,7 @@ from ares.cli import (
     torture_command,
     upkeep_commands,
 )
-from ares.cli.buckets import bucket_commands, transfer_commands
+from ares.cli.buckets import bucket_commands, transfer_commands, watch_command
 from ares.cli.demo import demo_command
 from ares.cli.domains import domain_commands, reconfig_commands
 from ares.cli.files import file_commands
@@ -131,6 +131,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         "bucket mv": (transfer_commands.mv, "photos/cat.jpg photos/old/cat.jpg", ALL_OPTIONS),
         "bucket rm": (bucket_commands.rm, "photos/cat.jpg", ALL_OPTIONS),
         "bucket stat": (bucket_commands.stat, "photos/cat.jpg", ALL_OPTIONS),
+        "bucket watch": (watch_command.watch, "photos/2026/", ALL_OPTIONS),
     },
     "Logs": {
         "log create": (log_commands.create, "events --servers s0,s1,s2", ALL_OPTIONS),

@@ -5,7 +5,7 @@ one necessary. Messages produced in one tick of the event loop are posted togeth
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -229,7 +229,7 @@ class Log(Domain):
 
     async def follow(
         self, position: int = 0, *, timeout_s: float | None = None
-    ) -> AsyncIterator[tuple[int, bytes]]:
+    ) -> AsyncGenerator[tuple[int, bytes], None]:
         """Yield positions and committed entries from ``position`` on, in order, without end.
 
         The iterator continues across reconfigurations and skips no entry. At most one piece of 1

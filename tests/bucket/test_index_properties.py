@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ares.bucket.bucket_state import counted_digest, load_rows, rows_between
 from ares.bucket.commands import (
@@ -29,6 +30,7 @@ from ares.bucket.commands import (
     PutPart,
     SetBucket,
     SetTags,
+    decode_command,
     encode_command,
 )
 from ares.bucket.fold import BucketFold
@@ -36,7 +38,8 @@ from ares.bucket.garbage import may_drop
 from ares.bucket.index_records import Version, Versioning
 from ares.bucket.memory_table import MemoryTable
 from ares.bucket.port import Saved
-from ares.bucket.row_keys import ROWS_END
+from ares.bucket.row_keys import OBJECT_ROWS, ROWS_END, VERSION_BYTES, after, of_key
+from ares.bucket.watching.changes_at import WatchGap, changes_at
 from ares.store.sqlite_table import SqliteTable
 from ares.testing.sim.buckets.index_audit import audit_index
 from tests.bucket.index_driver import IndexDriver
@@ -251,3 +254,46 @@ def test_a_droppable_name_is_never_named_again(steps):
         assert not named & droppable
         droppable |= {blob for _, blob in state.garbage(100) if may_drop(state, blob)}
         assert all(may_drop(state, blob) for blob in droppable)
+
+
+@_often
+@given(_steps)
+def test_the_changes_told_to_watchers_are_those_of_the_rows(steps):
+    """Each changed row is told at its position, and each told change has a changed row."""
+    play = Play()
+    for step in steps:
+        play.step(*step)
+    index, changed = IndexDriver(kept=20), []
+    for entry in play.index.log:
+        before = object_rows(index)
+        command = decode_command(entry)
+        if command is not None and not command.invocation:
+            command = replace(command, invocation=b"at %d" % len(index.log))
+        index.apply(entry if command is None else encode_command(command))
+        changed.append({row[:-VERSION_BYTES] for row, _ in before ^ object_rows(index)})
+    for bucket in NAMES:
+        since = 0  # as a client that lists after a gap
+        while since is not None:
+            since = _check_changes(index, bucket, since, changed)
+
+
+def _check_changes(index, bucket, since, changed) -> int | None:
+    """Check the changes from a position on; return the end of a gap, or None."""
+    keys = {of_key(OBJECT_ROWS, bucket, key) for key in KEYS}
+    for position in range(since, len(changed)):
+        entry = index.log[position]
+        try:
+            changes = changes_at(index.state, position, entry, bucket)
+        except WatchGap as gap:
+            return gap.first
+        told = [change.operation for change in changes]
+        told = [item for item in told if not isinstance(item, DeleteBucket)]
+        seen, rows = {of_key(OBJECT_ROWS, bucket, item.key) for item in told}, changed[position]
+        assert rows & keys <= seen
+        batch = len(told) > 1  # its items may take each other back, and tags may be as before
+        assert seen == rows & keys or batch or isinstance(told[0], SetTags)
+    return None
+
+
+def object_rows(index):
+    return set(rows_between(index.state.table, OBJECT_ROWS, after(OBJECT_ROWS)))

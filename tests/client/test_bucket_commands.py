@@ -1,6 +1,8 @@
 """Buckets on the command line, and without asyncio, on real processes with stores."""
 
+import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ares
+from ares.platform.interpreter import python
 from tests.process.command_line import Cli, running_cluster
 from tests.process.warm_start import ares_cli
 
@@ -97,6 +100,50 @@ def test_of_eight_commands_one_makes_the_object(cli: Cli, bucket: str) -> None:
     assert sorted(rival.returncode for rival in rivals) == [0] + [1] * 7
     won = next(number for number, rival in enumerate(rivals) if rival.returncode == 0)
     assert cli.ok("bucket", "get", f"{bucket}/key") == b"%d" % won
+
+
+def watched(cli: Cli, place: str, since: int, count: int) -> list[dict[str, object]]:
+    """Return the next changes with events, until an interrupt."""
+    command = python("-m", "ares", "bucket", "watch", place, "--since", str(since), "--json")
+    environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)}
+    found: list[dict[str, object]] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as watcher:
+        assert watcher.stdout is not None
+        assert watcher.stderr is not None
+        while len(found) < count:
+            change = json.loads(watcher.stdout.readline())
+            found += [change] if change["events"] else []
+        watcher.send_signal(signal.SIGINT)
+        assert b"goes on here" in watcher.stderr.read()
+    assert watcher.returncode == 130
+    return found
+
+
+def test_a_watch_goes_on_in_another_process(cli: Cli, bucket: str) -> None:
+    start = cli.json("bucket", "stat", bucket)["position"]
+    cli.ok("bucket", "put", "-", f"{bucket}/2026/a", stdin=b"hello")
+    cli.ok("bucket", "mv", f"{bucket}/2026/a", f"{bucket}/2026/b")
+    put, move = watched(cli, f"{bucket}/2026/", start, 2)
+    about = cli.json("bucket", "stat", f"{bucket}/2026/b")
+    assert [event["key"] for event in move["events"]] == ["2026/b", "2026/a"]
+    assert move["events"][0] == {
+        "kind": "put", "key": "2026/b", "version": about["version"],
+        "etag": about["etag"], "size": 5,
+    }  # fmt: skip
+    assert watched(cli, bucket, put["position"], 1) == [move]
+
+
+def test_a_watch_blocks_without_asyncio(cli: Cli, bucket: str) -> None:
+    with ares.connect_blocking(cli.settings) as store:
+        photos = store.bucket(bucket)
+        changes = photos.watch()
+        assert next(changes).events == ()
+        photos.put("key", b"1")
+        found = next(change for change in changes if change.events)
+        assert [event.key for event in found.events] == ["key"]
+        changes.close()
 
 
 def test_buckets_are_used_without_asyncio(cli: Cli, bucket: str) -> None:

@@ -183,8 +183,9 @@ def stat(common: SharedOptions, place: BucketOrObject) -> None:
 
     found: Any = with_manager(common, use)
     if not slash:
-        data = {"bucket": bucket, "objects": found.objects, "bytes": found.bytes}
-        common.report(data, f"bucket   {bucket}\nobjects  {found.objects}\nbytes    {found.bytes}")
+        names = ("objects", "bytes", "position")
+        data = {"bucket": bucket} | {name: getattr(found, name) for name in names}
+        common.report(data, "\n".join(f"{name.ljust(8)}  {data[name]}" for name in data))
         return
     rows = [
         ("key", printable(key)), ("size", f"{found.size} bytes"), ("version", found.version),

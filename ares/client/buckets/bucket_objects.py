@@ -1,6 +1,7 @@
 """The objects of a bucket, as users hold them."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 
 from msgspec.structs import replace
 
@@ -32,6 +33,7 @@ from ares.client.buckets.bucket_values import (
     info_of_result,
     parsed_version,
 )
+from ares.client.buckets.bucket_watch import BucketChange, bucket_changes
 from ares.client.buckets.buckets import Buckets
 from ares.client.buckets.found_object import FoundObject, ObjectReading
 from ares.client.buckets.index_changes import ChangeAnswer, ObjectPut, check_outcome
@@ -39,6 +41,7 @@ from ares.client.domain import checked_timeout
 from ares.client.runner import unreported
 from ares.model.errors import BadInput
 from ares.model.numbers import is_whole, shown_number
+from ares.sharedlog.log_operations import check_position
 
 
 class Bucket:
@@ -266,6 +269,29 @@ class Bucket:
     async def info(self, *, timeout_s: float | None = None) -> BucketInfo:
         """Return the exact number of objects and of their bytes."""
         return await self._buckets.info(self.name, self._timeout(timeout_s))
+
+    async def watch(
+        self, prefix: str = "", *, since: int | None = None, timeout_s: float | None = None
+    ) -> AsyncGenerator[BucketChange, None]:
+        """Yield the changes of keys that begin with ``prefix``, in their order, without end.
+
+        The first result is a mark, with the position where the watch begins: ``since``, or behind
+        all changes answered before. A listing after this mark and the changes after it leave no
+        object out. Each later change comes once; a change of several objects comes as a whole. A
+        mark every few seconds moves the position on. ``since``: the position of an earlier result,
+        of any process.
+
+        Raises :class:`ares.WatchGap` if changes are too old to be told, and
+        :class:`ares.BucketNotFound` after the last change of a deleted bucket.
+        """
+        if since is not None:
+            check_position(since)
+        changes = bucket_changes(
+            *(self._buckets, self.name, checked_text(prefix), since, self._timeout(timeout_s))
+        )
+        async with aclosing(changes):
+            async for change in changes:
+                yield change
 
     # -- parts of these ----------------------------------------------------------------------------
 

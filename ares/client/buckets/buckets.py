@@ -32,6 +32,7 @@ from ares.client.buckets.bucket_values import BucketInfo, checked_bucket
 from ares.client.buckets.index_changes import ChangeAnswer, ChangeAttempt, check_outcome
 from ares.client.buckets.index_upkeep import IndexUpkeep
 from ares.client.domain_directory import DomainDirectory
+from ares.client.shared_log import Log
 from ares.model.errors import AresError, ConnectionClosed
 
 SESSION_ATTEMPTS = 3
@@ -49,7 +50,7 @@ Result = TypeVar("Result")
 
 
 class Buckets:
-    """The buckets of a cluster. ``blobs`` is set when the index is first opened."""
+    """The buckets of a cluster. ``log`` and ``blobs`` are set when the index is first opened."""
 
     def __init__(self, directory: DomainDirectory, open_table: Callable[[], RowTable]) -> None:
         self._directory = directory
@@ -59,6 +60,7 @@ class Buckets:
         self._index: BucketIndex | None = None
         self._opening = asyncio.Lock()
         self._closed = False
+        self.log: Log
         self.blobs: BlobStore
 
     async def index(self, timeout_s: float) -> BucketIndex:
@@ -77,7 +79,8 @@ class Buckets:
     async def _open(self, last: BucketIndex | None, timeout_s: float) -> BucketIndex:
         """Open a life of the index; the fold stays if the session alone has ended."""
         log, blobs, domain = await open_bucket_domains(self._directory, timeout_s)
-        self.blobs, snapshots = BlobStore(blobs), BucketSnapshots(BlobStore(domain))
+        self.log, self.blobs = log, BlobStore(blobs)
+        snapshots = BucketSnapshots(BlobStore(domain))
         failure = None if last is None else last.failure
         for left in reversed(range(OPENING_ATTEMPTS)):
             if self._fold is None or not isinstance(failure, SessionEnded):

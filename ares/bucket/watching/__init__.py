@@ -1,0 +1,1 @@
+"""The changes of a bucket, in the order of the log."""
