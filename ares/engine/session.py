@@ -187,9 +187,15 @@ class Session:
             queue.append(job)
         if not begun.rounds and queue[0] is job:
             self._step(job, None)
-        for round in rounds_of(begun, job, self.readiness):
+        present = rounds_of(begun, job, self.readiness)
+        for round, _ in present:
             round.task.call = round.call
             self.rounds[round.call] = round
+        for round, ended in present:
+            if ended and round.call in self.rounds:  # else another round broke the operation
+                if round.gather.settled is not None:
+                    round.gather.settled(round.answers)  # it takes the answers in
+                self._go_on(round)
 
     def take_over_all(self) -> None:
         """Take over all operations of the fast path."""
@@ -514,6 +520,9 @@ class Session:
     def _conclude(self, round: Round) -> None:
         if round.gather.order is not None:
             self.usual_round_s += (self.now - round.started - self.usual_round_s) / USUAL_ROUNDS
+        self._go_on(round)
+
+    def _go_on(self, round: Round) -> None:
         del self.rounds[round.call]
         task = round.task
         task.call = None

@@ -85,8 +85,10 @@ def job_of(begun: FastOperation) -> Job:
     )
 
 
-def rounds_of(begun: FastOperation, job: Job, readiness: Readiness) -> list[Round]:
-    """Replay the generator up to the rounds for which it waits, and return the rounds.
+def rounds_of(begun: FastOperation, job: Job, readiness: Readiness) -> list[tuple[Round, bool]]:
+    """Replay the generator up to its present rounds; return each, and whether it has ended.
+
+    The caller continues behind the ended rounds: an answer may be an error of the operation.
 
     Of the get-tag before a put-data only the outcome is known, the highest number: a single reply
     of each configuration with this number stands for all.
@@ -104,18 +106,14 @@ def rounds_of(begun: FastOperation, job: Job, readiness: Readiness) -> list[Roun
             effect = _answer(task, {gather.configuration.server_ids[0]: found})
         asking = _asking(job, effect)
         begun.taken.number = number
-    waiting = []
+    present = []
     for (task, gather), given in zip(asking, begun.rounds, strict=True):
         round = begin(given.call, task, gather, begun.started)
         round.answers = given.answers
         if not given.unasked:
             round.unasked = ()
-        if not given.ended:
-            waiting.append(round)
-            continue
-        assert gather.settled is None or gather.settled(given.answers), "it has ended"
-        _answer(task, given.answers)
-    return waiting
+        present.append((round, given.ended))
+    return present
 
 
 def _asking(job: Job, effect: Effect | None) -> list[tuple[Task, Gather]]:
@@ -136,12 +134,13 @@ def _asking(job: Job, effect: Effect | None) -> list[tuple[Task, Gather]]:
 
 
 def _answer(task: Task, answers: dict[ServerId, Any]) -> Effect | None:
-    """Answer a replayed round; return the job's next effect, or None before the last round."""
+    """Answer a replayed get-tag; return the job's next effect, or None before the last one."""
     fan = task.fan
     if fan is None:
         return task.generator.send(answers)
     with suppress(StopIteration):
         task.generator.send(answers)
+        raise AssertionError("a get-tag has one round")
     task.ended = True
     del fan.job.tasks[task], fan.running[task]
     return None if fan.running else fan.parent.generator.send(None)
