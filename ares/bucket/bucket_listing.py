@@ -1,7 +1,7 @@
 """Listings: seek, and behind a common prefix seek again. The work follows the results.
 
 A page is exact at the state's position. Deletions and older versions are passed over; a page ends
-early after many of them, and the next page goes on there.
+early after many deletions, and the next page goes on from this place.
 """
 
 from typing import NamedTuple
@@ -41,8 +41,9 @@ _part = msgspec.msgpack.Decoder(PartEntry)
 class ListRequest(NamedTuple):
     """A request for a page. ``after``: the key or the common prefix that ended the last page.
 
-    ``version``: the version or upload of the key ``after`` that ended the page, if its later ones
-    follow. ``behind``: ``after`` is a common prefix, and no key below it follows.
+    ``version``: the version or upload of the key ``after`` that ended the page, if later
+    versions or uploads of the key follow. ``behind``: ``after`` is a common prefix, and no key below
+    ``after`` follows.
     """
 
     bucket: str
@@ -193,11 +194,11 @@ def _walk(state: BucketState, kind: bytes, request: ListRequest) -> _Walk:
 
 
 def _common_prefix(request: ListRequest, key: str) -> str:
-    """Return the key up to its first delimiter behind the prefix, or nothing."""
+    """Return the key up to the first delimiter behind the prefix, or an empty string."""
     at = key.find(request.delimiter, len(request.prefix)) if request.delimiter else -1
     return "" if at < 0 else key[: at + len(request.delimiter)]
 
 
 def _has_more(walk: _Walk) -> bool:
-    """Return whether a row follows. It may be a deletion: the next page may then be empty."""
+    """Return whether a row follows. The row may be a deletion, and the next page may be empty."""
     return walk.take() is not None

@@ -87,12 +87,12 @@ class ContentGone(AresError):
 
 
 def row_hash(key: bytes, value: bytes) -> int:
-    """Return 128 bits for a row, which nobody can choose."""
+    """Return 128 bits for a row, which no client can choose."""
     return int.from_bytes(blake3(len(key).to_bytes(4) + key + value).digest(16))
 
 
 def rows_between(table: RowTable, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows with keys in [first, end), in order; they may be deleted meanwhile."""
+    """Yield the rows with keys in [first, end), in order; rows may be deleted during the walk."""
     while rows := table.scan(first, end, SCAN_ROWS):
         yield from rows
         first = rows[-1][0] + b"\0"
@@ -272,7 +272,7 @@ class BucketState:
         self.put_record(object_row(bucket, key, entry.version), entry)
 
     def remove_entry(self, bucket: str, key: str, entry: ObjectEntry) -> None:
-        """Remove a version, and take back its use of its content."""
+        """Remove a version, and take back the use of the content."""
         self.delete(object_row(bucket, key, entry.version))
         self.give_up(entry.content)
 
@@ -355,7 +355,7 @@ class BucketState:
         return self.table.scan(GARBAGE_CONTENT_ROWS, end, limit)
 
     def take_apart(self, pieces_max: int) -> None:
-        """Take shared contents apart that no session may need, of at most so many pieces."""
+        """Take shared contents apart that no session may need, of at most ``pieces_max`` pieces."""
         for row, _ in self._due_contents(pieces_max):
             content = version_of_row(row)
             pieces = self._shared(content)

@@ -108,7 +108,7 @@ class ObjectEntry(Struct, frozen=True, array_like=True, gc=False):
     ``null``: made while the bucket kept no versions.
 
     ``marker``: a deletion. ``null_version``: the older null version of the key, if one was there
-    when this entry was made; it may be gone.
+    when this entry was made, and may be gone now.
     """
 
     version: Version
@@ -126,7 +126,7 @@ class ObjectEntry(Struct, frozen=True, array_like=True, gc=False):
 
 
 class UploadEntry(Struct, frozen=True, array_like=True, gc=False):
-    """A multipart upload under way; its id is the version of the command that began it."""
+    """A multipart upload under way. The id is the version of the command that began the upload."""
 
     ms: Milliseconds
     metadata: Metadata
@@ -174,10 +174,10 @@ class BucketEntry(Struct, frozen=True, array_like=True, gc=False):
 class SessionEntry(Struct, frozen=True, array_like=True, gc=False):
     """A live session. ``last``: the position of its last command.
 
-    ``lowest``: its lowest number that is not settled. ``reading_from``: no read of it needs an
-    index older than this position. ``level``: the highest level of commands it knows. No command of
-    it names a blob below ``blobs_from`` that is not in ``open_blobs``. ``result_bytes``: of its
-    remembered results.
+    ``lowest``: the lowest number that is not settled. ``reading_from``: no read of the session
+    needs an index older than this position. ``level``: the highest known level of commands. No
+    command of the session names a blob below ``blobs_from`` that is not in ``open_blobs``.
+    ``result_bytes``: of the remembered results.
     """
 
     last: Position

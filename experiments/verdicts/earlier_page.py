@@ -1,10 +1,10 @@
 """The rows of an earlier page, for claims without new figures.
 
 All rounds of the scale `points` take a night, and the repository keeps no results. Therefore a page
-can be made in parts. A claim with enough figures in the results is judged; another claim keeps its
-row if the claim is the same to the letter, but for its notes, and the same rule judges it. A row
-carries a digest of claim and rule and a digest of its cells, as a comment: a verdict that was
-written by hand is not kept. Pure.
+can be made in parts. A claim with enough figures in the results is judged; any further claim keeps
+the row if the claim is the same to the letter, but for the notes, and has the same rule. A row
+carries a digest of claim and rule and a digest of the cells, as a comment: a verdict written by
+hand is not kept. Pure.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class EarlierPage(Struct, frozen=True):
     measured: tuple[PageRow, ...] = ()
 
     def measured_of(self, scenarios: Collection[str]) -> Iterator[PageRow]:
-        """Yield the rows of measurements of ``scenarios``, without other scenarios.
+        """Yield the rows of measurements, reduced to the given scenarios.
 
         A row that lost a scenario has a part of its rounds: *of* this number.
         """
@@ -87,7 +87,7 @@ def read_earlier(text: str) -> EarlierPage:
 
 
 def page_rows(text: str) -> Iterator[tuple[PageRow, PageRow]]:
-    """Yield the heads of its table and the cells of each row."""
+    """Yield the heads of the table and the cells of each row."""
     heads: PageRow = ()
     for line in text.splitlines():
         if not line.startswith("| "):

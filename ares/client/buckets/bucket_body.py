@@ -24,7 +24,7 @@ ByteSource = (
 
 
 _STREAM_END = object()
-"""What comes after the last part of an iterable."""
+"""The mark after the last part of an iterable."""
 
 
 class Body:
@@ -101,7 +101,7 @@ async def _read(file: Readable) -> AsyncIterator[bytes]:
 
 
 def _checked(part: object) -> bytes:
-    """Return a part of a stream; None is no end: a file that does not block has nothing yet."""
+    """Return a part of a stream; None is no end: a file that does not block has no bytes yet."""
     if not isinstance(part, bytes | bytearray | memoryview):
         raise BadInput(f"the parts of data are bytes, not {type(part).__name__}")
     return bytes(part)
