@@ -60,7 +60,7 @@ def put(session, key="cat", etag="e1", length=MIB, **fields):
 
 
 def take_apart(index, *sessions):
-    """Let all sessions promise, and take apart the contents that nothing uses."""
+    """Let all sessions promise, and take apart the contents without a use."""
     at = index.state.position
     for each in sessions:
         each.give(Beat(at, bytes(16), at, 1))
@@ -297,7 +297,7 @@ def test_a_rename_is_atomic(index, session):
 
 
 def test_an_atomic_batch_needs_room_for_all_that_it_adds(index, session):
-    """Judged one by one both copies had room; then the second had none, and its source was gone."""
+    """Judged singly both copies had room; then the second had no room, and the source was gone."""
     put(session, "a")
     put(session, "b", "e2")
     session.give(SetBucket("photos", quota=3 * MIB))

@@ -1,4 +1,4 @@
-"""The file of the index: its log, its process, and the positions at which it is opened again."""
+"""The file of the index: the log, the process, and the positions at which files open again."""
 
 import random
 import signal
@@ -222,7 +222,7 @@ def test_a_full_disk_leaves_the_last_saved_point(tmp_path):
 
 
 def test_a_disk_that_refuses_keeps_the_file(tmp_path, monkeypatch):
-    """An error that says nothing about the file does not cost the file."""
+    """Keep the file after an error that is not about the file."""
     path = tmp_path / "index"
     _saved_file(path)[0].close()
     _another_run(monkeypatch)

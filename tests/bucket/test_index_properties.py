@@ -1,6 +1,6 @@
 """Properties of the fold under arbitrary commands of several sessions.
 
-The model beside it is a dictionary: it knows the newest etag of each key, and decides conditions.
+The model beside the fold is a dictionary of the newest etags by key, and decides conditions.
 """
 
 from typing import Any
@@ -68,7 +68,7 @@ _steps = st.lists(
 
 
 class Play:
-    """A play of steps: it makes commands out of small numbers, and applies them."""
+    """A play of steps that makes commands out of small numbers, and applies the commands."""
 
     def __init__(self) -> None:
         self.index = IndexDriver(kept=20)
@@ -259,7 +259,7 @@ def test_a_droppable_name_is_never_named_again(steps):
 @_often
 @given(_steps)
 def test_the_changes_told_to_watchers_are_those_of_the_rows(steps):
-    """Each changed row is told at its position, and each told change has a changed row."""
+    """Each changed row is told at the right position, and each told change has a changed row."""
     play = Play()
     for step in steps:
         play.step(*step)

@@ -61,7 +61,7 @@ def results_kept(index):
 
 
 class CountedNumber(int):
-    """A number that counts its comparisons."""
+    """A number with a count of comparisons."""
 
     compared = 0
 
@@ -171,7 +171,7 @@ def test_a_promise_holds_at_its_greatest_and_is_not_for_the_future(index, sessio
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_promises_about_blobs_hold_in_any_order(index, session, first):
-    """A beat that was given to the log again comes after a later one, and takes nothing back."""
+    """A beat given to the log again comes after a later beat, and takes no promise back."""
     beats = [(4, (2, 3)), (7, (3, 5))]
     for blobs_from, open_blobs in (beats[first], beats[1 - first]):
         session.give(beat(index, blobs_from=blobs_from, open_blobs=open_blobs))
@@ -189,7 +189,7 @@ def test_a_number_below_the_lowest_changes_nothing(index, session):
 
 
 def test_a_malformed_command_is_remembered(index, session):
-    """Its copy once had another result, after the name of its blob became a new one's."""
+    """The copy once had a different result, after the name of the blob became a new blob's."""
     session.lowest = 2
     foreign = encode_command(session.command(PutObject("photos", "cat", Blob(9, 1, 1), "e")))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Lives of the buckets' index over a log in memory, whose answers come when a test says so."""
+"""Lives of the buckets' index over a log in memory, with answers at the word of a test."""
 
 import asyncio
 
@@ -126,7 +126,7 @@ async def test_an_opening_ends_though_the_log_takes_no_session(log):
 
 
 async def test_a_client_behind_has_the_log_before_its_session(log):
-    """Else others take it for dead, since its beats begin after it has the log."""
+    """Beats begin after the process has the log: an earlier session would be taken for dead."""
     await log.append(encode_command(OPEN_COMMAND))
     before = len(log.entries)
     log.shown = 0

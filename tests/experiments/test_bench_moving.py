@@ -1,4 +1,4 @@
-"""The bench of moving domains (experiments/bench/moving.py): its table, and a smallest real run."""
+"""The bench of moving domains (experiments/bench/moving.py): the table, and a smallest real run."""
 
 import json
 
@@ -23,7 +23,7 @@ from experiments.bench.moving import (
 
 
 def moved(p99_s: float) -> MeasuredMove:
-    """Return a move whose reads had a p99 of 1 ms before and of ``p99_s`` meanwhile."""
+    """Return a move with a p99 of reads of 1 ms before and of ``p99_s`` during the move."""
     quiet, moving = (
         LoadPoint(
             1,
@@ -52,7 +52,7 @@ def test_the_figures_of_moves_are_the_ratios_of_all_rounds():
 
 
 def test_copies_ahead_are_compared_with_the_same_move_of_the_round():
-    """Rounds of 8 s and 4 s, and with copies ahead 2 s each; a slow move counts for nothing."""
+    """Rounds of 8 s and 4 s, and with copies ahead 2 s each; a slow move does not count."""
     plain, ahead, slow = (
         structs.replace(moved(0.001), what=f"load{words}", two_s=2.0)
         for words in ("", COPIED_AHEAD, ", slow move")

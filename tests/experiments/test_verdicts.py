@@ -89,7 +89,7 @@ IN_THE_SOURCES = {
 }
 """Figures and tables by the numbers of their sources.
 
-The register report has no numbers, so the entries say what the figures show.
+The register report has no numbers, hence the entries describe the figures.
 """
 
 DRAWINGS = {
@@ -587,7 +587,7 @@ def test_a_claim_that_awaits_a_transcription_names_no_command_and_is_counted_apa
 
 
 def test_runs_are_paired_by_iteration():
-    """The ratio is 2 in one round, and 8 in the other: 4 is their geometric mean."""
+    """The ratio is 2 in the first round, and 8 in the second: 4 is the geometric mean."""
     rows = [
         measured("A", 2.0, iteration=1),
         measured("B", 1.0, iteration=1),
@@ -986,10 +986,10 @@ def test_a_page_without_results_says_so_and_judges_nothing(tmp_path):
 
 
 def rows_written_by_hand(page: str) -> list[str]:
-    """Return the claims whose rows differ from the rows that the code would write.
+    """Return the claims with rows that differ from the rows of the code.
 
-    A row with figures has the code's cells about the claim, digests of its claim and its cells, and
-    words that follow from its intervals. Any other row is the row without results.
+    A row with figures has the code's cells about the claim, digests of the claim and the cells, and
+    words that follow from the intervals. Any other row is the row without results.
     """
     known, kept = scenarios(), read_earlier(page).claims
     rows = [row for heads, row in page_rows(page) if heads == CLAIM_COLUMNS]
@@ -1007,7 +1007,7 @@ def rows_written_by_hand(page: str) -> list[str]:
 
 
 def follows(told: Claim, row: tuple[str, ...]) -> bool:
-    """Return whether the words of the row follow from its intervals."""
+    """Return whether the words of the row follow from the intervals."""
     interval = r"\[([^],]+), ([^],]+)\] "
     judged = [
         re.search(rf"{interval}({CONFIRMED}|{REFUTED}|{UNDECIDED})", part)
@@ -1058,7 +1058,7 @@ def test_a_word_beside_its_interval_is_noticed_though_the_digests_fit():
 
 
 def test_the_name_of_the_rule_changes_with_the_rule():
-    """The outcomes of the rule; with other outcomes, give the rule another name."""
+    """The outcomes of the rule; with different outcomes, give the rule another name."""
     ratios = itertools.product((0.2, 0.85, 1.0), (0.5, 1.4), (3, 5))
     outcomes = []
     for ratio, last, rounds in ratios:

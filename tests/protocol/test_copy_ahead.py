@@ -74,7 +74,7 @@ class Traffic:
 def world_of(
     source: Configuration, seed: int = 1, names: list[ObjectName] = NAMES
 ) -> tuple[ProtocolWorld, ProtocolClient, ProtocolClient, Traffic]:
-    """Return a world with objects, a writer, a mover that copies ahead, and its traffic."""
+    """Return a world with objects, a writer, a mover that copies ahead, and the traffic."""
     world = ProtocolWorld(source.at(DEFAULT_DOMAIN, 0), range(10), seed)
     writer, mover = world.client(), world.client(AHEAD)
     for name in names:
@@ -242,7 +242,7 @@ def test_a_server_that_is_down_does_not_keep_the_others_from_their_copies(target
 
 
 def of_an_earlier_release(world: ProtocolWorld, *names: str) -> None:
-    """Make servers describe themselves as an earlier release, and refuse its unknown messages."""
+    """Make servers describe themselves as an earlier release, and refuse unknown messages."""
     for name in names:
         replica = world.replicas[name]
         handle = replica.handle
@@ -304,7 +304,7 @@ def full_disk(world: ProtocolWorld, name: str) -> None:
 
 
 def test_a_taker_that_crashes_ends_the_copies_and_not_the_move():
-    """Two of three servers take copies; one of them crashes, and the third serves."""
+    """Two of three servers take copies; a server with copies crashes, and the third serves."""
     world, _, mover, traffic = world_of(ABD)
     of_an_earlier_release(world, "s7")
 
@@ -457,7 +457,7 @@ def with_clocks(world: ProtocolWorld) -> None:
 
 
 def test_movers_that_take_turns_share_the_time_of_the_phase(monkeypatch):
-    """Each mover dies in the phase; a further one finds the time used up, and proposes."""
+    """Each mover dies in the phase; a further mover finds the time used up, and proposes."""
     monkeypatch.setattr(copy_ahead, "AHEAD_S", 10.0)
     world, _, first, traffic = world_of(ABD)
     with_clocks(world)
@@ -522,7 +522,7 @@ def test_the_phase_ends_after_some_time_without_a_copy():
 
 
 def test_a_near_full_server_does_not_hide_an_able_one_far_away():
-    """Two able servers and a full one; an able one answers after a second."""
+    """Two able servers and a full server; an able server answers after a second."""
     world, _, mover, traffic = world_of(ABD)
     full_disk(world, "s5")
     world.hold = lambda source, target, message: target == "s7" and world.now < 1.0
@@ -587,7 +587,7 @@ def test_large_values_that_travel_between_servers_do_so_after_the_decision():
 
 
 def test_servers_that_stop_adopting_get_the_objects_as_always(monkeypatch):
-    """Half of the servers answer no adoption any more: the mover asks for no further one."""
+    """Half of the servers answer no adoption any more: the mover asks for no further adoption."""
     world, _, mover, traffic = world_of(ABD)
     world.hold = lambda source, target, message: (
         isinstance(message, Adopt) and target in ("s5", "s6")

@@ -351,7 +351,7 @@ async def test_the_records_of_a_single_place_are_kept_while_they_grow(log, run, 
 
 
 async def test_a_place_without_answers_is_tried_behind_the_others(log, run, monkeypatch):
-    """Its records may be nowhere, and other places of its log are not tried after it."""
+    """The records may exist at no node; further places of this log are not tried afterwards."""
     slow, repairs = SlowAnswers(log, monkeypatch, most=9), LogRepairs(unpaced)
     damage_batch(log, PLACE, 2)
     damage_batch(log, PLACE + 2, 2)
@@ -438,7 +438,7 @@ def failing_syncs(log, monkeypatch, files=0, directories=0):
 
 
 async def test_a_repair_with_a_failed_sync_is_none(log, run, monkeypatch):
-    """The old file stays: its bytes look neither better nor worse than they are."""
+    """The old file stays: the bytes look neither better nor worse than they are."""
     monkeypatch.setattr(log.disk, "read_into", cached(log.disk))
     before = seen(log.state)
     damage_batch(log, PLACE, 2, 3)
@@ -469,7 +469,7 @@ def cached(disk):
 
 
 async def test_a_new_file_whose_name_may_be_lost_ends_the_server(log, run, monkeypatch):
-    """As after any failed sync, a later sync that succeeds proves nothing."""
+    """A later sync that succeeds proves no durability, as after any failed sync."""
     ended = []
     monkeypatch.setattr(log.hosted.commits, "_fail", ended.append)
     damage_batch(log, PLACE, 2, 3)

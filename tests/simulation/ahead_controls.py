@@ -23,7 +23,7 @@ _Copied = defaultdict[ConfigurationId, dict[ObjectName, Tag]]
 
 
 def _noting(copied: _Copied) -> Any:
-    """Note the versions whose copies a quorum holds."""
+    """Note the versions with copies at a quorum."""
     put = AheadCopier._put
 
     def noted(self: AheadCopier, object: ObjectName, found: Any) -> Operation[None]:
@@ -45,7 +45,7 @@ def copied_elements_that_count() -> Any:
 
 
 def listings_before_the_decision() -> Any:
-    """Adopt the versions that were the newest before the decision, and list none afterwards."""
+    """Adopt the versions that were the newest before the decision, without a listing afterwards."""
     copied: _Copied = defaultdict(dict)
     adopt = Mover._adopt
 
@@ -73,7 +73,7 @@ def unchecked(take: Callable[..., Any]) -> Any:
 
 
 def copies_of_the_loser() -> Any:
-    """Keep the copies of a proposal that lost, and give them for those of the winner."""
+    """Keep the copies of a losing proposal, and give these for the copies of the winner."""
 
     def take_any(self: AheadCopies, id: ConfigurationId, object: ObjectName, tag: Tag) -> Any:
         for other in sorted(self._of, key=lambda other: (other == id, other)):
@@ -86,7 +86,7 @@ def copies_of_the_loser() -> Any:
 
 
 def copies_under_any_tag() -> Any:
-    """Adopt the copy of an object, whatever its version."""
+    """Adopt the copy of an object, of any version."""
 
     def take_any(self: AheadCopies, id: ConfigurationId, object: ObjectName, tag: Tag) -> Any:
         copies = self._of.get(id)
