@@ -42,8 +42,8 @@ class ListRequest(NamedTuple):
     """A request for a page. ``after``: the key or the common prefix that ended the last page.
 
     ``version``: the version or upload of the key ``after`` that ended the page, if later
-    versions or uploads of the key follow. ``behind``: ``after`` is a common prefix, and no key below
-    ``after`` follows.
+    versions or uploads of the key follow. ``behind``: ``after`` is a common prefix, and no key
+    below ``after`` follows.
     """
 
     bucket: str
