@@ -68,7 +68,7 @@ _steps = st.lists(
 
 
 class Play:
-    """A play of steps that makes commands out of small numbers, and applies the commands."""
+    """The steps of a play: commands made out of small numbers, and applied."""
 
     def __init__(self) -> None:
         self.index = IndexDriver(kept=20)
