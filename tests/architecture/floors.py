@@ -23,7 +23,7 @@ PACKAGES = (
     *PURE,
     *("platform", "compiled", "metrics", "security", "cluster", "net", "store"),
     *("consensus", "tracing", "results"),
-    *("client", "autopilot", "server", "filesystem", "testing", "cli"),
+    *("client", "autopilot", "server", "gateway", "filesystem", "testing", "cli"),
     *("__main__", "__init__"),
 )
 
