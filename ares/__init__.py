@@ -26,9 +26,17 @@ if TYPE_CHECKING:
         IndexBehind,
         IndexStopped,
         PreconditionFailed,
+        UploadNotFound,
     )
     from ares.client.buckets.bucket_objects import Bucket
-    from ares.client.buckets.bucket_values import BucketInfo, CommonPrefix, ObjectInfo
+    from ares.client.buckets.bucket_uploads import BucketUpload
+    from ares.client.buckets.bucket_values import (
+        BucketInfo,
+        CommonPrefix,
+        ObjectInfo,
+        PartInfo,
+        UploadInfo,
+    )
     from ares.client.buckets.bucket_watch import BucketChange, BucketEvent
     from ares.client.buckets.found_object import FoundObject
     from ares.client.connect import connect
@@ -77,6 +85,7 @@ __all__ = [
     "BucketInfo",
     "BucketNotEmpty",
     "BucketNotFound",
+    "BucketUpload",
     "BucketsExist",
     "BucketsMissing",
     "ChangeRefused",
@@ -106,6 +115,7 @@ __all__ = [
     "ObjectInfo",
     "ObjectNotFound",
     "ObjectsStuck",
+    "PartInfo",
     "PositionTaken",
     "PreconditionFailed",
     "SessionEnded",
@@ -115,6 +125,8 @@ __all__ = [
     "Trimmed",
     "Unavailable",
     "Uncertain",
+    "UploadInfo",
+    "UploadNotFound",
     "VersionedResult",
     "WatchGap",
     "WriteReport",
@@ -131,6 +143,7 @@ _ELSEWHERE = {
     "BucketInfo": "client.buckets.bucket_values",
     "BucketNotEmpty": "client.buckets.bucket_errors",
     "BucketNotFound": "client.buckets.bucket_errors",
+    "BucketUpload": "client.buckets.bucket_uploads",
     "BucketsExist": "client.buckets.bucket_errors",
     "BucketsMissing": "client.buckets.bucket_errors",
     "ChangeRefused": "client.buckets.bucket_errors",
@@ -150,11 +163,14 @@ _ELSEWHERE = {
     "LogStat": "client.shared_log",
     "ObjectInfo": "client.buckets.bucket_values",
     "ObjectsStuck": "model.errors",
+    "PartInfo": "client.buckets.bucket_values",
     "PreconditionFailed": "client.buckets.bucket_errors",
     "SessionEnded": "bucket.bucket_requests",
     "Sizes": "fragment.divide",
     "StaleValue": "client.stale_reads",
     "Tag": "model.tag",
+    "UploadInfo": "client.buckets.bucket_values",
+    "UploadNotFound": "client.buckets.bucket_errors",
     "VersionedResult": "client.store",
     "WatchGap": "bucket.watching.changes_at",
     "WriteReport": "fragment.report",

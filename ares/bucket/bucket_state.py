@@ -41,6 +41,7 @@ from ares.bucket.row_keys import (
     behind_key,
     blob_row,
     bucket_row,
+    configuration_row,
     content_place_row,
     content_row,
     garbage_content_row,
@@ -241,6 +242,10 @@ class BucketState:
 
     def set_bucket(self, name: str, bucket: BucketEntry) -> None:
         self.put_record(bucket_row(name), bucket)
+
+    def configuration(self, bucket: str, name: str) -> bytes:
+        """Return a configuration of a bucket; no bytes without one."""
+        return self.table.get(configuration_row(bucket, name)) or b""
 
     def newest(self, bucket: str, key: str) -> ObjectEntry | None:
         """Return the newest version of a key, a deletion included."""

@@ -40,6 +40,7 @@ PARTITIONS_MAX = 1024
 UNSETTLED_MAX = 65_536
 """Numbers of a session from the lowest unsettled number on."""
 
+INVOCATION_ID_BYTES_MAX = 64
 ETAGS_MAX = 16
 COLLECTED_MAX = 10_000
 BUCKET_CONFIGURATION_BYTES_MAX = 65_536
@@ -262,11 +263,14 @@ class PutPart(OfUpload, frozen=True, tag=49):
 
 
 class CopyPart(OfUpload, frozen=True, tag=50):
-    """Make a part of the ``length`` bytes from ``first`` on; 0 stands for all bytes."""
+    """Make a part of the ``length`` bytes from ``first`` on; 0 stands for all bytes.
+
+    Without an ``etag`` the part gets an etag of the source and of the range.
+    """
 
     part: PartNumber
     source: CopySource
-    etag: Etag
+    etag: Etag = ""
     first: Bytes = 0
     length: Bytes = 0
 
@@ -313,7 +317,7 @@ class Command(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     ms: Milliseconds
     operation: UpkeepOperation | ChangingOperation
     partition: Annotated[int, Meta(ge=0, lt=PARTITIONS_MAX)] = 0
-    invocation: Annotated[bytes, Meta(max_length=64)] = b""
+    invocation: Annotated[bytes, Meta(max_length=INVOCATION_ID_BYTES_MAX)] = b""
 
     def __post_init__(self) -> None:
         """Check the number against the lowest number."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
+from blake3 import blake3
 from msgspec.structs import replace
 
 from ares.bucket.bucket_state import BucketState
@@ -47,18 +48,18 @@ def change_upload(state: BucketState, operation: OfUpload) -> CommandResult:
     """Apply an operation on an upload, if the upload exists; otherwise the new blob is garbage."""
     bucket = state.bucket(operation.bucket)
     upload = state.upload(operation.bucket, operation.key, operation.upload)
+    etag, size = "", 0
     if bucket is None or upload is None:
         outcome = CommandOutcome.NO_SUCH_UPLOAD
     else:
         match operation:
-            case PutPart():
-                content = piece_of(operation.content)
-                part = PartEntry(
-                    content.length, operation.etag, state.ms, content, operation.checksum
-                )
-                outcome = _put_part(state, operation, bucket, part)
-            case CopyPart():
-                outcome = _copy_part(state, operation, bucket)
+            case PutPart() | CopyPart():
+                part = _part(state, operation)
+                if isinstance(part, PartEntry):
+                    outcome = _put_part(state, operation, bucket, part)
+                    etag, size = part.etag, part.size
+                else:
+                    outcome = part
             case CompleteUpload():
                 return _complete(state, operation, bucket, upload)
             case _:  # AbortUpload
@@ -66,8 +67,31 @@ def change_upload(state: BucketState, operation: OfUpload) -> CommandResult:
                 outcome = CommandOutcome.DONE
     if outcome is not CommandOutcome.DONE and isinstance(operation, PutPart):
         state.lose(own_blobs(operation))
-    etag = operation.etag if isinstance(operation, PutPart | CopyPart) else ""
-    return CommandResult(outcome, operation.upload, etag=etag, ms=state.ms)
+    return CommandResult(outcome, operation.upload, etag, size, state.ms)
+
+
+def _part(state: BucketState, operation: PutPart | CopyPart) -> PartEntry | CommandOutcome:
+    """Return the part, or the outcome without a part."""
+    if isinstance(operation, PutPart):
+        content = piece_of(operation.content)
+        return PartEntry(content.length, operation.etag, state.ms, content, operation.checksum)
+    source, first = judged_source(state, operation.source), operation.first
+    if not isinstance(source, ObjectEntry):
+        return source
+    length = operation.length or source.size - first
+    if first + length > source.size or length < 0:
+        return CommandOutcome.BAD_RANGE
+    etag = operation.etag or copied_etag(source, first, length)
+    return PartEntry(length, etag, state.ms, source.content.cut(first, length))
+
+
+def copied_etag(source: ObjectEntry, first: int, length: int) -> str:
+    """Return the etag of a part made of a range: the MD5 if known, else as many digits."""
+    if length == source.size and not source.parts:
+        return source.etag
+    version = source.version
+    of_range = f"{source.etag} {version.position}.{version.index} {first} {length}"
+    return blake3(of_range.encode()).hexdigest(16)
 
 
 def _put_part(
@@ -85,18 +109,6 @@ def _put_part(
         state.put_record(row, part)
         state.set_bucket(operation.bucket, replace(bucket, part_bytes=bucket.part_bytes + growth))
     return outcome
-
-
-def _copy_part(state: BucketState, operation: CopyPart, bucket: BucketEntry) -> CommandOutcome:
-    source = judged_source(state, operation.source)
-    if not isinstance(source, ObjectEntry):
-        return source
-    length = operation.length or source.size - operation.first
-    if operation.first + length > source.size or length < 0:
-        return CommandOutcome.BAD_RANGE
-    content = source.content.cut(operation.first, length)
-    part = PartEntry(length, operation.etag, state.ms, content)
-    return _put_part(state, operation, bucket, part)
 
 
 def _complete(

@@ -78,6 +78,20 @@ class KeyNotFound(ObjectNotFound):
         return self.text.format(object=self.object, domain=self.domain)
 
 
+class UploadNotFound(AresError, KeyError):
+    """No upload of this id is under way: it was completed or aborted, or was never begun."""
+
+    def __init__(self, bucket: str, key: str, upload: str) -> None:
+        super().__init__(upload)
+        self.bucket, self.key, self.upload = bucket, key, upload
+
+    def __str__(self) -> str:
+        return (
+            f"no upload {self.upload!r} of {self.key!r} in bucket {self.bucket!r} is under way: it "
+            "was completed or aborted, or was never begun. Nothing was changed"
+        )
+
+
 class PreconditionFailed(AresError):
     """A condition of a change did not hold, and the change was not made.
 
@@ -162,6 +176,11 @@ def is_uncertain(error: AresError) -> bool:
 
 _REASONS = {
     CommandOutcome.OVER_QUOTA: "its quota has no room for the bytes",
+    CommandOutcome.BAD_PART: "a named part is missing, or was replaced: list the parts",
+    CommandOutcome.BAD_PART_ORDER: "the parts are not named in ascending order",
+    CommandOutcome.PART_TOO_SMALL: "each part has 5 MiB or more, except for the last",
+    CommandOutcome.TOO_NESTED: "a part is a copy of copies of parts, more than 64 times",
+    CommandOutcome.BAD_RANGE: "the range is not inside of the object",
     CommandOutcome.TOO_LARGE: "an object has at most 5 TiB",
     CommandOutcome.BUSY: "too many results of earlier changes are kept: try again in seconds",
     CommandOutcome.SETTLED: "the command came after it was given up",

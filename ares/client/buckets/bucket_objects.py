@@ -5,38 +5,49 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from ares.bucket.bucket_listing import PAGE_RESULTS_MAX, ListRequest, list_objects
+from ares.bucket.bucket_listing import (
+    PAGE_RESULTS_MAX,
+    ListRequest,
+    list_objects,
+    list_uploads,
+)
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import (
-    Conditions,
+    BeginUpload,
     CopyObject,
-    CopySource,
     DeleteObject,
     ObjectBatch,
     PutObject,
 )
 from ares.bucket.index_records import ObjectEntry
-from ares.client.buckets.bucket_body import Body, ByteSource
-from ares.client.buckets.bucket_errors import BucketNotFound, KeyNotFound, PreconditionFailed
+from ares.client.buckets.bucket_body import ByteSource
+from ares.client.buckets.bucket_errors import BucketNotFound, KeyNotFound
 from ares.client.buckets.bucket_index import BucketIndex
+from ares.client.buckets.bucket_uploads import BucketUpload
 from ares.client.buckets.bucket_values import (
-    CONTENT_TYPE,
     BucketInfo,
     CommonPrefix,
     ObjectInfo,
+    UploadInfo,
+    check_range,
     checked_bucket,
     checked_object_key,
+    checked_tags,
     checked_text,
-    encode_metadata,
+    conditions_of,
+    copy_source,
     info_of,
     info_of_listed,
     info_of_result,
-    parsed_version,
+    info_of_upload,
+    named_version,
+    shown_version,
+    told_metadata,
 )
 from ares.client.buckets.bucket_watch import BucketChange, bucket_changes
 from ares.client.buckets.buckets import Buckets
 from ares.client.buckets.found_object import FoundObject, ObjectReading
-from ares.client.buckets.index_changes import ChangeAnswer, ObjectPut, check_outcome
+from ares.client.buckets.index_changes import check_object_outcome, check_outcome, info_of_made
 from ares.client.domain import checked_timeout
 from ares.client.runner import unreported
 from ares.model.errors import BadInput
@@ -77,6 +88,7 @@ class Bucket:
         if_etag: str | None = None,
         content_type: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
         progress: Callable[[int], None] | None = None,
         timeout_s: float | None = None,
     ) -> ObjectInfo:
@@ -85,24 +97,22 @@ class Bucket:
         ``data``: bytes; text or a path, which name a local file; an open file; or an iterable or
         asynchronous iterable of bytes. Four chunks of 8 MiB are under way at a time. Conditions:
         the object is absent, or the newest version has the given name or etag; else
-        :class:`ares.PreconditionFailed`. ``metadata``: text by name, 8 KiB at most. ``progress`` is
-        called with the bytes stored so far; data of up to 3 KiB is kept in the index at once.
+        :class:`ares.PreconditionFailed`. ``metadata``: text by name, 8 KiB at most. ``tags``:
+        ten at most. ``progress`` is called with the bytes stored so far; data of up to 3 KiB is
+        kept in the index at once. If ``data`` raises an exception, the object stays as it is.
         Raises :class:`ares.SessionEnded` if a stream, which cannot be read again, was interrupted.
         """
         conditions = conditions_of(if_absent, if_version, if_etag)
-        told = dict(metadata or {})
-        if content_type is not None:
-            told[CONTENT_TYPE] = content_type
-        encoded, limit = encode_metadata(told), self._timeout(timeout_s)
+        told, encoded = told_metadata(content_type, metadata)
         operation = PutObject(
-            self.name, checked_object_key(key), b"", "", conditions, metadata=encoded
+            *(self.name, checked_object_key(key), b"", "", conditions, encoded),
+            tags=checked_tags(tags),
         )
-        body = Body(data)
-        await self._buckets.index(limit)
-        put = ObjectPut(operation, body, self._buckets.blobs, progress or unreported)
-        answer = await self._buckets.changed(put.attempt, limit, body.repeatable)
-        self._check(answer, key, conditions)
-        return info_of_result(key, answer.result, told, answer.index.state.position)
+        limit = self._timeout(timeout_s)
+        answer = await self._buckets.put(operation, data, limit, progress=progress or unreported)
+        check_object_outcome(answer, self.name, key, conditions)
+        position = answer.index.state.position
+        return info_of_result(key, answer.result, told, position, dict(tags or {}))
 
     async def delete(
         self,
@@ -119,7 +129,7 @@ class Bucket:
         conditions = conditions_of(False, if_version, if_etag)
         operation = DeleteObject(self.name, checked_object_key(key), conditions=conditions)
         answer = await self._buckets.give(operation, self._timeout(timeout_s))
-        self._check(answer, key, conditions)
+        check_object_outcome(answer, self.name, key, conditions)
         if answer.result.version is None:
             raise KeyNotFound(key, self.name)
 
@@ -142,13 +152,13 @@ class Bucket:
         """
         to = self._target(bucket)
         conditions = conditions_of(if_absent, if_version, if_etag)
-        source = self._source(key, version)
+        source = copy_source(self.name, key, version)
         operation = CopyObject(to.name, checked_object_key(target), source, conditions)
         answer = await self._buckets.give(operation, self._timeout(timeout_s))
         if answer.result.outcome is CommandOutcome.NO_SUCH_SOURCE:
             raise KeyNotFound(key, self.name)
-        to._check(answer, target, conditions)
-        return to._told(answer, target)
+        check_object_outcome(answer, to.name, target, conditions)
+        return info_of_made(answer, to.name, target)
 
     async def move(
         self,
@@ -167,17 +177,59 @@ class Bucket:
         if (to.name, target) == (self.name, key):
             raise BadInput(f"an object is not moved onto itself: {key!r}; nothing was changed")
         conditions = conditions_of(if_absent, None, None)
-        copy = CopyObject(to.name, checked_object_key(target), self._source(key, None), conditions)
+        source = copy_source(self.name, key, None)
+        copy = CopyObject(to.name, checked_object_key(target), source, conditions)
         batch = ObjectBatch((copy, DeleteObject(self.name, key)), atomic=True)
         answer = await self._buckets.give(batch, self._timeout(timeout_s))
         first = answer.result.items[0] if answer.result.items else answer.result
         if first.outcome is CommandOutcome.NO_SUCH_SOURCE:
             raise KeyNotFound(key, self.name)
         moved = replace(answer, result=first)
-        to._check(moved, target, conditions)
+        check_object_outcome(moved, to.name, target, conditions)
         if answer.result.outcome is not CommandOutcome.DONE:
-            self._check(replace(answer, result=answer.result.items[1]), key, conditions)
-        return to._told(moved, target)
+            second = replace(answer, result=answer.result.items[1])
+            check_object_outcome(second, self.name, key, conditions)
+        return info_of_made(moved, to.name, target)
+
+    # -- multipart uploads -------------------------------------------------------------------------
+
+    async def begin_upload(
+        self,
+        key: str,
+        *,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> BucketUpload:
+        """Begin an object that comes in parts, perhaps from several processes."""
+        _, encoded = told_metadata(content_type, metadata)
+        operation = BeginUpload(self.name, checked_object_key(key), encoded, checked_tags(tags))
+        answer = await self._buckets.give(operation, self._timeout(timeout_s))
+        check_outcome(answer, self.name, key)
+        assert answer.result.version is not None, "an upload has an id"
+        return self.upload(key, shown_version(answer.result.version))
+
+    def upload(self, key: str, id: str) -> BucketUpload:
+        """Return an upload that any process has begun. Its methods tell whether it is there."""
+        checked_object_key(key)
+        return BucketUpload(self.name, key, id, self._buckets, self._timeout_s)
+
+    async def uploads(
+        self, prefix: str = "", *, timeout_s: float | None = None
+    ) -> AsyncIterator[UploadInfo]:
+        """Yield the uploads under way of keys that begin with ``prefix``, in order."""
+        following: ListRequest | None = ListRequest(self.name, checked_text(prefix))
+        while following is not None:
+            index = await self._buckets.verified(self._timeout(timeout_s))
+            if index.state.bucket(self.name) is None:
+                raise BucketNotFound(self.name)
+            page = list_uploads(index.state, following)
+            following = page.following
+            for listed in page.results:
+                assert listed.upload is not None, "without a delimiter there are uploads only"
+                assert listed.begun is not None, "an upload has a begin"
+                yield info_of_upload(listed.key, listed.upload, listed.begun)
 
     # -- reads -------------------------------------------------------------------------------------
 
@@ -300,8 +352,7 @@ class Bucket:
 
     def _entry(self, index: BucketIndex, key: str, version: str | None) -> ObjectEntry | None:
         """Return the newest or the given version; None for an absent object."""
-        wanted = None if version is None else parsed_version(version)
-        entry = index.state.chosen(self.name, key, wanted, False)
+        entry = index.state.chosen(self.name, key, *named_version(version))
         return None if entry is None or entry.marker else entry
 
     def _present(self, index: BucketIndex, key: str, entry: ObjectEntry | None) -> ObjectEntry:
@@ -311,52 +362,11 @@ class Bucket:
             raise BucketNotFound(self.name)
         raise KeyNotFound(key, self.name)
 
-    def _source(self, key: str, version: str | None) -> CopySource:
-        wanted = None if version is None else parsed_version(version)
-        return CopySource(self.name, checked_object_key(key), wanted)
-
     def _target(self, bucket: "str | Bucket | None") -> "Bucket":
         if isinstance(bucket, Bucket):
             return bucket
         name = self.name if bucket is None else checked_bucket(bucket)
         return Bucket(name, self._buckets, self._timeout_s)
-
-    def _check(self, answer: ChangeAnswer, key: str, conditions: Conditions) -> None:
-        """Raise the error for the outcome of a change of an object."""
-        outcome = answer.result.outcome
-        absent = outcome is CommandOutcome.NO_SUCH_KEY and conditions != Conditions()
-        if absent or outcome is CommandOutcome.CONDITION_FAILED:
-            index = answer.index
-            entry = None if absent else self._entry(index, key, None)
-            current = None if entry is None else info_of(key, entry, index.state.position)
-            raise PreconditionFailed(self.name, key, current)
-        check_outcome(answer, self.name, key)
-
-    def _told(self, answer: ChangeAnswer, key: str) -> ObjectInfo:
-        """Return the version made by a copy, with the metadata of the source."""
-        result, state = answer.result, answer.index.state
-        assert result.version is not None, "a copy makes a version"
-        entry = state.entry(self.name, key, result.version)
-        metadata = {} if entry is None else info_of(key, entry, state.position).metadata
-        return info_of_result(key, result, metadata, state.position)
-
-
-def conditions_of(absent: bool, version: str | None, etag: str | None) -> Conditions:
-    """Return the conditions of a change. Raises :class:`BadInput` if no object can fulfil them."""
-    if absent and (version, etag) != (None, None):
-        raise BadInput("an absent object has no version and no etag; nothing was sent")
-    etags = () if etag is None else (checked_text(etag),)
-    wanted = None if version is None else parsed_version(version)
-    return Conditions(absent=bool(absent), etags=etags, version=wanted)
-
-
-def check_range(start: int, length: int | None) -> None:
-    """Check a range of bytes. Raises :class:`BadInput`."""
-    if not is_whole(start) or not (length is None or (is_whole(length) and length >= 0)):
-        raise BadInput(
-            "a range has a first byte and a length, whole numbers, not "
-            f"{shown_number(start)}, {shown_number(length)}"
-        )
 
 
 def byte_range(size: int, start: int, length: int | None) -> tuple[int, int]:

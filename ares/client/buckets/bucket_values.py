@@ -9,16 +9,20 @@ from msgspec import Struct
 
 from ares.bucket.bucket_listing import ListedKey
 from ares.bucket.command_results import CommandResult
+from ares.bucket.commands import Conditions, CopySource
 from ares.bucket.index_records import (
     BATCH_ITEMS_MAX,
     BUCKET_NAME_PATTERN,
     OBJECT_METADATA_BYTES_MAX,
+    PART_NUMBER_MAX,
     ObjectEntry,
+    UploadEntry,
     Version,
 )
+from ares.bucket.lifecycle.object_tags import decode_tags, encode_tags
 from ares.model.errors import BadInput
 from ares.model.identity import KEY_BYTES_MAX, fits
-from ares.model.numbers import POSITION_MAX
+from ares.model.numbers import POSITION_MAX, is_whole, shown_number
 
 CONTENT_TYPE = "content-type"
 """Name of the metadata with the media type of an object."""
@@ -45,6 +49,7 @@ class ObjectInfo(Struct, frozen=True):
     modified_ms: int
     metadata: Mapping[str, str]
     position: int
+    tags: Mapping[str, str] = {}
 
     @property
     def content_type(self) -> str | None:
@@ -69,21 +74,50 @@ class BucketInfo(Struct, frozen=True):
     position: int
 
 
+class UploadInfo(Struct, frozen=True):
+    """A multipart upload under way. ``id``: a name used once, ever. ``begun_ms``: since 1970."""
+
+    key: str
+    id: str
+    begun_ms: int
+    metadata: Mapping[str, str]
+    tags: Mapping[str, str]
+
+
+class PartInfo(Struct, frozen=True):
+    """A part of a multipart upload. ``size``: in bytes. ``modified_ms``: since 1970."""
+
+    number: int
+    etag: str
+    size: int
+    modified_ms: int
+
+
+def info_of_upload(key: str, upload: Version, begun: UploadEntry) -> UploadInfo:
+    metadata, tags = decode_metadata(begun.metadata), decode_tags(begun.tags)
+    return UploadInfo(key, shown_version(upload), begun.ms, metadata, tags)
+
+
 def info_of(key: str, entry: ObjectEntry, position: int) -> ObjectInfo:
     return ObjectInfo(
         *(key, shown_version(entry.version), entry.etag, entry.size, entry.ms),
         decode_metadata(entry.metadata),
         position,
+        decode_tags(entry.tags),
     )
 
 
 def info_of_result(
-    key: str, result: CommandResult, metadata: Mapping[str, str], position: int
+    key: str,
+    result: CommandResult,
+    metadata: Mapping[str, str],
+    position: int,
+    tags: Mapping[str, str],
 ) -> ObjectInfo:
     """Return the version that a command made."""
     made = result.version
     version = "" if made is None else shown_version(made)
-    return ObjectInfo(key, version, result.etag, result.size, result.ms, metadata, position)
+    return ObjectInfo(key, version, result.etag, result.size, result.ms, metadata, position, tags)
 
 
 def info_of_listed(listed: ListedKey, position: int) -> ObjectInfo | CommonPrefix:
@@ -107,6 +141,41 @@ def parsed_version(text: str) -> Version:
     return Version(int(found[1]), int(found[2] or 0))
 
 
+def named_version(text: str | None) -> tuple[Version | None, bool]:
+    """Return the version named by ``text``, and whether it is the null version.
+
+    "null" names the version that was made while the bucket kept no versions. Raises
+    :class:`BadInput`.
+    """
+    if text == "null":
+        return None, True
+    return None if text is None else parsed_version(text), False
+
+
+def copy_source(bucket: str, key: str, version: str | None) -> CopySource:
+    """Return the source of a copy. Raises :class:`BadInput`."""
+    return CopySource(checked_bucket(bucket), checked_object_key(key), *named_version(version))
+
+
+def checked_part(number: int) -> int:
+    """Return the number of a part. Raises :class:`BadInput`."""
+    if not is_whole(number) or not 1 <= number <= PART_NUMBER_MAX:
+        raise BadInput(
+            f"a part has a number from 1 to 10,000, not {shown_number(number)}; nothing was sent"
+        )
+    return number
+
+
+def told_metadata(
+    content_type: str | None, metadata: Mapping[str, str] | None
+) -> tuple[dict[str, str], bytes]:
+    """Return metadata with the media type, and the bytes. Raises :class:`BadInput`."""
+    told = dict(metadata or {})
+    if content_type is not None:
+        told[CONTENT_TYPE] = content_type
+    return told, encode_metadata(told)
+
+
 def encode_metadata(metadata: Mapping[str, str]) -> bytes:
     """Return the bytes of metadata. Raises :class:`BadInput`."""
     try:
@@ -120,6 +189,14 @@ def encode_metadata(metadata: Mapping[str, str]) -> bytes:
             "was sent"
         )
     return encoded
+
+
+def checked_tags(tags: Mapping[str, str] | None) -> bytes:
+    """Return the bytes of an object's tags. Raises :class:`BadInput`."""
+    try:
+        return encode_tags(tags or {})
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"an object has no such tags: {error}; nothing was sent") from error
 
 
 def decode_metadata(encoded: bytes) -> Mapping[str, str]:
@@ -156,3 +233,21 @@ def checked_text(text: str) -> str:
     if not fits(text, KEY_BYTES_MAX):
         raise BadInput(f"a key, prefix or etag has at most {KEY_BYTES_MAX} bytes; nothing was sent")
     return text
+
+
+def conditions_of(absent: bool, version: str | None, etag: str | None) -> Conditions:
+    """Return the conditions of a change. Raises :class:`BadInput` if no object can fulfil them."""
+    if absent and (version, etag) != (None, None):
+        raise BadInput("an absent object has no version and no etag; nothing was sent")
+    etags = () if etag is None else (checked_text(etag),)
+    wanted = None if version is None else parsed_version(version)
+    return Conditions(absent=bool(absent), etags=etags, version=wanted)
+
+
+def check_range(start: int, length: int | None) -> None:
+    """Check a range of bytes. Raises :class:`BadInput`."""
+    if not is_whole(start) or not (length is None or (is_whole(length) and length >= 0)):
+        raise BadInput(
+            "a range has a first byte and a length, whole numbers, not "
+            f"{shown_number(start)}, {shown_number(length)}"
+        )

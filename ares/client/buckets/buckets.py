@@ -12,12 +12,19 @@ from typing import TypeVar
 
 from ares.bucket.bucket_requests import SessionEnded
 from ares.bucket.bucket_state import rows_between
-from ares.bucket.commands import ChangingOperation, CreateBucket, DeleteBucket
+from ares.bucket.commands import (
+    ChangingOperation,
+    CreateBucket,
+    DeleteBucket,
+    PutObject,
+    PutPart,
+)
 from ares.bucket.fold import BrokenIndex, BucketFold
 from ares.bucket.memory_table import MemoryTable
 from ares.bucket.port import RowTable, RowTableFailed
 from ares.bucket.row_keys import BUCKET_ROWS, after
 from ares.client.buckets.blob_store import BlobStore
+from ares.client.buckets.bucket_body import Body, ByteSource
 from ares.client.buckets.bucket_domains import open_bucket_domains
 from ares.client.buckets.bucket_errors import (
     BucketNotFound,
@@ -29,9 +36,16 @@ from ares.client.buckets.bucket_errors import (
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.bucket_snapshots import BucketSnapshots
 from ares.client.buckets.bucket_values import BucketInfo, checked_bucket
-from ares.client.buckets.index_changes import ChangeAnswer, ChangeAttempt, check_outcome
+from ares.client.buckets.index_changes import (
+    ChangeAnswer,
+    ChangeAttempt,
+    ClientRequest,
+    DataPut,
+    check_outcome,
+)
 from ares.client.buckets.index_upkeep import IndexUpkeep
 from ares.client.domain_directory import DomainDirectory
+from ares.client.runner import unreported
 from ares.client.shared_log import Log
 from ares.model.errors import AresError, ConnectionClosed
 
@@ -177,18 +191,21 @@ class Buckets:
         change: Callable[[ChangeAttempt], Awaitable[ChangeAnswer]],
         timeout_s: float,
         repeatable: bool = True,
+        request: ClientRequest | None = None,
     ) -> ChangeAnswer:
         """Make a change; all attempts have the same id, hence the change is made once.
 
-        An error is uncertain if that of any attempt is.
+        ``request``: of a sender that gives the id, and that may have tried before. An error is
+        uncertain if that of any attempt is.
         """
-        invocation = secrets.token_bytes(INVOCATION_BYTES)
+        request = request or ClientRequest(secrets.token_bytes(INVOCATION_BYTES), 1)
         uncertain = False
 
         async def attempt(index: BucketIndex, first: bool) -> ChangeAnswer:
             nonlocal uncertain
+            first = first and request.attempt == 1
             try:
-                return await change(ChangeAttempt(index, invocation, first, timeout_s))
+                return await change(ChangeAttempt(index, request.invocation, first, timeout_s))
             except AresError as error:
                 uncertain = uncertain or is_uncertain(error)
                 raise
@@ -201,9 +218,36 @@ class Buckets:
                 raise ChangeUncertain(story) from error
             raise
 
-    async def give(self, operation: ChangingOperation, timeout_s: float) -> ChangeAnswer:
+    async def give(
+        self,
+        operation: ChangingOperation,
+        timeout_s: float,
+        request: ClientRequest | None = None,
+    ) -> ChangeAnswer:
         """Give a command without data to the log, and return the answer."""
-        return await self.changed(lambda attempt: attempt.give(operation), timeout_s)
+        return await self.changed(
+            lambda attempt: attempt.give(operation), timeout_s, request=request
+        )
+
+    async def put(
+        self,
+        operation: PutObject | PutPart,
+        data: ByteSource,
+        timeout_s: float,
+        *,
+        checksum: Callable[[], bytes] | None = None,
+        progress: Callable[[int], None] = unreported,
+        request: ClientRequest | None = None,
+    ) -> ChangeAnswer:
+        """Store data, as the content of ``operation``, and return the answer.
+
+        The etag is the MD5 of the data. ``checksum`` is called after the end of the data. If
+        ``data`` raises an exception, at its end too, the change is not made.
+        """
+        body = Body(data)
+        await self.index(timeout_s)
+        put = DataPut(operation, body, self.blobs, progress, checksum)
+        return await self.changed(put.attempt, timeout_s, body.repeatable, request)
 
     # -- buckets -----------------------------------------------------------------------------------
 

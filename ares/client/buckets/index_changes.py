@@ -11,8 +11,16 @@ from msgspec.structs import replace
 
 from ares.bucket.bucket_requests import SessionEnded, early_failure
 from ares.bucket.command_results import CommandOutcome, CommandResult
-from ares.bucket.commands import UNCONDITIONAL, ChangingOperation, PutObject, request_print
-from ares.bucket.index_records import INDEX_DATA_BYTES_MAX
+from ares.bucket.commands import (
+    INVOCATION_ID_BYTES_MAX,
+    UNCONDITIONAL,
+    ChangingOperation,
+    Conditions,
+    PutObject,
+    PutPart,
+    request_print,
+)
+from ares.bucket.index_records import INDEX_DATA_BYTES_MAX, Content
 from ares.client.buckets.blob_store import BlobStore, BlobUpload
 from ares.client.buckets.bucket_body import Body
 from ares.client.buckets.bucket_errors import (
@@ -22,8 +30,34 @@ from ares.client.buckets.bucket_errors import (
     ChangeRefused,
     ChangeUncertain,
     KeyNotFound,
+    PreconditionFailed,
+    UploadNotFound,
 )
 from ares.client.buckets.bucket_index import BucketIndex
+from ares.client.buckets.bucket_values import (
+    ObjectInfo,
+    info_of,
+    info_of_result,
+    shown_version,
+)
+from ares.model.errors import BadInput
+
+
+class ClientRequest(Struct, frozen=True):
+    """A request whose sender tries again by itself, through any process.
+
+    ``invocation``: 1 to 64 bytes, common to all attempts at the request, and to no other request.
+    ``attempt``: 1 for the first attempt. Only a first attempt may fail before its command: a later
+    attempt could fail for the success of an earlier one.
+    """
+
+    invocation: bytes
+    attempt: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields. Raises :class:`BadInput`."""
+        if not 1 <= len(self.invocation) <= INVOCATION_ID_BYTES_MAX or self.attempt < 1:
+            raise BadInput("a request has an id of 1 to 64 bytes, and attempts from 1 on")
 
 
 class ChangeAnswer(Struct, frozen=True):
@@ -61,13 +95,17 @@ class ChangeAttempt(Struct, frozen=True):
         return result
 
 
-class ObjectPut(Struct):
-    """A put of an object. ``operation``: without content; the etag comes with the first attempt."""
+class DataPut(Struct):
+    """A put of an object or of a part. ``operation``: without content.
 
-    operation: PutObject
+    The etag comes with the first attempt. ``checksum`` is called after the last chunk.
+    """
+
+    operation: PutObject | PutPart
     body: Body
     blobs: BlobStore
     progress: Callable[[int], None]
+    checksum: Callable[[], bytes] | None = None
 
     async def attempt(self, attempt: ChangeAttempt) -> ChangeAnswer:
         """Store the data, and give the command to the log when all chunks are at a quorum."""
@@ -89,14 +127,22 @@ class ObjectPut(Struct):
     async def _early_failure(self, attempt: ChangeAttempt) -> CommandResult | None:
         """Return a failure known before data moves."""
         index, operation = attempt.index, self.operation
-        missing = index.state.bucket(operation.bucket) is None
-        if not missing and operation.conditions == UNCONDITIONAL:
+        conditional = isinstance(operation, PutObject) and operation.conditions != UNCONDITIONAL
+        if self._failure(index) is None and not conditional:
             return None
         await index.verified(attempt.timeout_s)
-        if index.state.bucket(operation.bucket) is None:
-            return CommandResult(CommandOutcome.NO_SUCH_BUCKET)
-        failed = early_failure(index.session, operation)
+        failed = self._failure(index)
         return None if failed is None else CommandResult(failed)
+
+    def _failure(self, index: BucketIndex) -> CommandOutcome | None:
+        """Return the failure of the put at the index's position, if any."""
+        state, operation = index.state, self.operation
+        if state.bucket(operation.bucket) is None:
+            return CommandOutcome.NO_SUCH_BUCKET
+        if isinstance(operation, PutObject):
+            return early_failure(index.session, operation)
+        upload = state.upload(operation.bucket, operation.key, operation.upload)
+        return CommandOutcome.NO_SUCH_UPLOAD if upload is None else None
 
     async def _stored(self, attempt: ChangeAttempt, check: int) -> CommandResult:
         """Store the data, small data in the command, and give the command to the log."""
@@ -104,7 +150,7 @@ class ObjectPut(Struct):
         first = await anext(chunks, b"")
         if len(first) <= INDEX_DATA_BYTES_MAX:
             etag = hashlib.md5(first, usedforsecurity=False).hexdigest()
-            operation = self._with_etag(etag, first)
+            operation = self._whole(etag, first)
             return attempt.index.session.first_result(check) or await attempt._commit(operation)
         return await self._stored_blob(attempt, check, _joined(first, chunks))
 
@@ -118,7 +164,7 @@ class ObjectPut(Struct):
         named = False
         try:
             await upload.store(chunks, self.progress, attempt.timeout_s)
-            operation = self._with_etag(upload.etag, upload.blob)
+            operation = self._whole(upload.etag, upload.blob)
             index.check_live()
             known = session.first_result(check)
             if known is not None:
@@ -130,12 +176,13 @@ class ObjectPut(Struct):
             if not named:
                 index.unnamed.append(upload.names)
 
-    def _with_etag(self, etag: str, content: object) -> PutObject:
+    def _whole(self, etag: str, content: Content) -> PutObject | PutPart:
         """Return the operation with the content; the etag is the same in each attempt."""
         if self.operation.etag not in ("", etag):
             raise ChangeUncertain("the data changed between two attempts to send it")
         self.operation = replace(self.operation, etag=etag)
-        return replace(self.operation, content=content)
+        checksum = self.operation.checksum if self.checksum is None else self.checksum()
+        return replace(self.operation, content=content, checksum=checksum)
 
 
 async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -147,7 +194,7 @@ async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byt
 def check_outcome(answer: ChangeAnswer, bucket: str, key: str = "") -> None:
     """Raise the error for the outcome of a change, unless the change is done.
 
-    ``key``: of the object which the change needs.
+    ``key``: of the object or of the upload which the change needs.
     """
     match answer.result.outcome:
         case CommandOutcome.DONE:
@@ -160,5 +207,32 @@ def check_outcome(answer: ChangeAnswer, bucket: str, key: str = "") -> None:
             raise BucketNotEmpty(bucket)
         case CommandOutcome.NO_SUCH_KEY | CommandOutcome.NO_SUCH_SOURCE:
             raise KeyNotFound(key, bucket)
+        case CommandOutcome.NO_SUCH_UPLOAD:
+            upload = answer.result.version
+            raise UploadNotFound(bucket, key, shown_version(upload) if upload else "")
         case outcome:
             raise ChangeRefused(bucket, outcome)
+
+
+def check_object_outcome(
+    answer: ChangeAnswer, bucket: str, key: str, conditions: Conditions
+) -> None:
+    """Raise the error for the outcome of a change of an object with conditions."""
+    outcome, state = answer.result.outcome, answer.index.state
+    absent = outcome is CommandOutcome.NO_SUCH_KEY and conditions != UNCONDITIONAL
+    if absent or outcome is CommandOutcome.CONDITION_FAILED:
+        entry = None if absent else state.newest(bucket, key)
+        there = None if entry is None or entry.marker else entry
+        current = None if there is None else info_of(key, there, state.position)
+        raise PreconditionFailed(bucket, key, current)
+    check_outcome(answer, bucket, key)
+
+
+def info_of_made(answer: ChangeAnswer, bucket: str, key: str) -> ObjectInfo:
+    """Return the version made by a change, with its metadata unless it is gone already."""
+    result, state = answer.result, answer.index.state
+    assert result.version is not None, "the change made a version"
+    entry = state.entry(bucket, key, result.version)
+    if entry is not None:
+        return info_of(key, entry, state.position)
+    return info_of_result(key, result, {}, state.position, {})

@@ -1,0 +1,1 @@
+"""Rules for the expiry of objects, and the tags of objects."""
