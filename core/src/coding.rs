@@ -49,11 +49,36 @@ fn add(sum: &mut [u8], factor: u8, slice: &[u8]) {
     }
 }
 
+const MAGIC: u32 = 0x0b0c_5ecc;
+const VERSION_MIN: u32 = 0x1_0200; // 1.2.0, the first release whose headers have a sum
+const SUMMED_BYTES: usize = 59;
+const CRC_POLYNOMIAL: u32 = 0xedb8_8320;
+
+static CRC_OF_BYTE: [u32; 256] = {
+    let (mut table, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let (mut sum, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            sum = sum >> 1 ^ (sum & 1) * CRC_POLYNOMIAL;
+            bit += 1;
+        }
+        table[byte] = sum;
+        byte += 1;
+    }
+    table
+};
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let next = |sum: u32, byte: &u8| CRC_OF_BYTE[usize::from(sum as u8 ^ byte)] ^ sum >> 8;
+    !bytes.iter().fold(u32::MAX, next)
+}
+
 /// A fragment: index and bytes. The bytes begin with a header: index, bytes of slice, of backend and
-/// of value; the rest of the header is constant.
+/// of value, which differ; magic number and version at 59; the sum of the bytes before these at 67.
 pub type Fragment<'a> = (usize, &'a [u8]);
 
-/// The value from k fragments by index; None for wrong headers, or where the library decodes.
+/// The value from k fragments by index; None where the library decodes or refuses: it also knows
+/// headers of other machines and older releases.
 pub fn decoded(
     fragments: &[Fragment<'_>],
     length: usize,
@@ -74,6 +99,9 @@ pub fn decoded(
             || number(0)? as usize != *index
             || number(4)? as usize != size
             || whole != length as u64
+            || number(59)? != MAGIC
+            || number(63)? < VERSION_MIN
+            || number(67)? != crc32(&fragment[..SUMMED_BYTES])
         {
             return None;
         }
