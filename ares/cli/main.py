@@ -27,7 +27,12 @@ from ares.cli import (
     torture_command,
     upkeep_commands,
 )
-from ares.cli.buckets import bucket_commands, transfer_commands, watch_command
+from ares.cli.buckets import (
+    access_key_commands,
+    bucket_commands,
+    transfer_commands,
+    watch_command,
+)
 from ares.cli.demo import demo_command
 from ares.cli.domains import domain_commands, reconfig_commands
 from ares.cli.files import file_commands
@@ -132,6 +137,13 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         "bucket rm": (bucket_commands.rm, "photos/cat.jpg", ALL_OPTIONS),
         "bucket stat": (bucket_commands.stat, "photos/cat.jpg", ALL_OPTIONS),
         "bucket watch": (watch_command.watch, "photos/2026/", ALL_OPTIONS),
+        "bucket key new": (
+            access_key_commands.new,
+            "backup --role read --bucket photos",
+            ALL_OPTIONS,
+        ),
+        "bucket key ls": (access_key_commands.ls, "", ALL_OPTIONS),
+        "bucket key rm": (access_key_commands.rm, "ARESKQ7V2M4XW3ZJH5TB", ALL_OPTIONS),
     },
     "Logs": {
         "log create": (log_commands.create, "events --servers s0,s1,s2", ALL_OPTIONS),
@@ -202,6 +214,7 @@ class _Traces(GroupPage):
 
 _GROUPS = {
     "bucket": "Store objects in buckets, with conditions: of rivals for a key one wins.",
+    "bucket key": "Make, list and revoke the access keys of S3 clients.",
     "domain": "Make, list, move and mirror domains, sets of objects with a configuration.",
     "keys": "Make, list and revoke the keys that clients are known by.",
     "log": "Append to, read and follow shared logs: ordered entries, kept by chains of servers.",
@@ -216,7 +229,9 @@ for section, commands in _COMMANDS.items():
             _groups[of] = typer.Typer(
                 cls=_Traces if of == "trace" else GroupPage, help=_GROUPS[of], rich_markup_mode=None
             )
-            app.add_typer(_groups[of], name=of, rich_help_panel=section)
+            above, _, of_own = of.rpartition(" ")
+            panel = "Commands" if above else section
+            _groups.get(above, app).add_typer(_groups[of], name=of_own, rich_help_panel=panel)
         command(
             _groups.get(of, app),
             own,

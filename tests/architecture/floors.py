@@ -54,7 +54,7 @@ SHELLS = (
 
 OWNERS = {
     "zmq": "ares.net.libzmq",
-    "nacl": "ares.net.zmtp.curve",
+    "nacl": ("ares.net.zmtp.curve", "ares.gateway.access.sealed_keys"),
     "pysyncobj": "ares.consensus.raft.",
     "aetcd": "ares.consensus.etcd",
     "grpc": "ares.consensus.etcd",

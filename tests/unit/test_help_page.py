@@ -52,7 +52,9 @@ def test_no_sentence_of_a_command_is_cut(capsys, width, group) -> None:
     rows = [line for name in {*SECTIONS, "Commands"} for line in sections.get(name, [])]
     shown = " ".join(" ".join(rows).split())
     commands: Any = typer.main.get_command(main.app)
-    for name, each in (commands.commands[group] if group else commands).commands.items():
+    for name in group.split():
+        commands = commands.commands[name]
+    for name, each in commands.commands.items():
         assert f"{name} {first_sentence(each.help)}" in shown
         assert re.fullmatch(r"[A-Z][^.]*[^.]+\.", first_sentence(each.help))
     assert all(len(line) <= min(width, 100) - 2 for lines in sections.values() for line in lines)

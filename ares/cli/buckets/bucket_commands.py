@@ -9,6 +9,7 @@ from ares.cli.buckets.bucket_paths import (
     IfVersion,
     about_object,
     object_path,
+    refuse_reserved,
     shown_time,
 )
 from ares.cli.domains.configuration_options import (
@@ -21,6 +22,7 @@ from ares.cli.domains.configuration_options import (
 )
 from ares.cli.options import SharedOptions, print_line, with_manager
 from ares.cli.terminal import printable
+from ares.gateway.access.reserved_buckets import is_reserved
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused
 
@@ -93,6 +95,7 @@ def _wished(
 
 def create(common: SharedOptions, name: BucketName) -> None:
     """Make a bucket; of several creators one wins."""
+    refuse_reserved(name)
     with_manager(common, lambda manager: manager.create_bucket(name))
     common.report({"bucket": name}, f"bucket {printable(name)}: made")
 
@@ -129,6 +132,9 @@ def ls(
     long: Annotated[
         bool, typer.Option("--long", help="With size, time and version of each object.")
     ] = False,
+    reserved: Annotated[
+        bool, typer.Option("--reserved", help="With the buckets of the gateways themselves.")
+    ] = False,
 ) -> None:
     """List buckets, or the objects of a bucket, in order.
 
@@ -141,7 +147,8 @@ def ls(
     async def use(manager: "Manager") -> None:
         if not place:
             for name in await manager.buckets():
-                show({"bucket": name}, printable(name))
+                if reserved or not is_reserved(name):
+                    show({"bucket": name}, printable(name))
             return
         opened = await manager.bucket(bucket)
         async for entry in opened.list(prefix, delimiter=delimiter, after=after, limit=limit):
@@ -204,9 +211,15 @@ def rm(
     place: BucketOrObject,
     if_version: IfVersion = None,
     if_etag: IfEtag = None,
+    reserved: Annotated[
+        bool,
+        typer.Option("--reserved", help="Delete also what the gateways keep: keys of S3 clients."),
+    ] = False,
 ) -> None:
     """Delete an object, or a bucket without objects."""
     bucket, slash, _ = place.partition("/")
+    if not reserved:
+        refuse_reserved(bucket, "; --reserved deletes nevertheless")
     if not slash and (if_version, if_etag) != (None, None):
         raise BadInput("--if-version and --if-etag are about an object: name BUCKET/KEY")
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ares.gateway.access.reserved_buckets import is_reserved
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -53,6 +54,15 @@ def object_path(text: str) -> BucketPath:
     if not bucket or not key:
         raise BadInput(f"name an object as BUCKET/KEY, not {text!r}; nothing was sent")
     return BucketPath(bucket, key)
+
+
+def refuse_reserved(bucket: str, advice: str = "") -> None:
+    """Raise :class:`BadInput` for a bucket of the gateways, which these commands do not change."""
+    if is_reserved(bucket):
+        raise BadInput(
+            f"bucket {bucket!r} belongs to the gateways, which keep the access keys of S3 clients "
+            f"there: `ares-cli bucket key` changes them{advice}. Nothing was changed"
+        )
 
 
 def shown_time(ms: int) -> str:

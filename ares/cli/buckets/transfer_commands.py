@@ -17,6 +17,7 @@ from ares.cli.buckets.bucket_paths import (
     ObjectPath,
     about_object,
     object_path,
+    refuse_reserved,
 )
 from ares.cli.local_files import (
     STANDARD_STREAM,
@@ -73,6 +74,7 @@ def put(
     A stream is stored as it comes, in chunks of 8 MiB. The object changes at the end, at once.
     """
     path = object_path(place)
+    refuse_reserved(path.bucket)
     whole = None if is_stream(file) or not file.is_file() else file.stat().st_size
 
     async def use(manager: "Manager") -> "ObjectInfo":
@@ -227,6 +229,7 @@ def cp(
     The conditions are about the target.
     """
     path, to = object_path(source), object_path(target)
+    refuse_reserved(to.bucket)
 
     async def use(manager: "Manager") -> "ObjectInfo":
         bucket = await manager.bucket(path.bucket)
@@ -252,6 +255,8 @@ def mv(
     Every reader sees the object under one of the two keys.
     """
     path, to = object_path(source), object_path(target)
+    for bucket in (path.bucket, to.bucket):
+        refuse_reserved(bucket)
 
     async def use(manager: "Manager") -> "ObjectInfo":
         bucket = await manager.bucket(path.bucket)

@@ -1,0 +1,1 @@
+"""Access of S3 clients: keys, sealed secrets, grants, canned ACLs."""
