@@ -55,6 +55,7 @@ KEY = "object"
 ROUND_DOMAIN = "round"
 MOVE_TIMEOUT_S = 120.0
 HEAD_START_MAX_S = 60.0
+COUNTED_LATE = "the work began before the bytes of servers were counted; the round has none"
 
 Role = Literal["create", "read", "write", "reconfigure", "load"]
 
@@ -62,7 +63,8 @@ Role = Literal["create", "read", "write", "reconfigure", "load"]
 class WorkerTask(Struct, frozen=True):
     """The work of a process: the numbers of its ``clients``, and the directory of its ``logs``.
 
-    Before the work the process counts the servers' bytes into the file ``count_into``, if given.
+    Before the work the process counts the servers' bytes into the file ``count_into``, if given;
+    there is no file if the others' work may have begun.
     """
 
     store: Store
@@ -75,15 +77,21 @@ class WorkerTask(Struct, frozen=True):
     count_into: str = ""
 
 
-async def the_beginning() -> None:
-    """Wait until the work of the round begins.
+def until_the_beginning_s() -> float:
+    """Return the seconds until the work of the round begins; below 0 after the beginning.
 
     ROUND_BEGIN has the time in seconds since 1970. The work begins at once without ROUND_BEGIN, or
     if the clocks of hosts differ.
     """
     wait_s = float(os.environ.get("ROUND_BEGIN") or 0) - time.time()
+    return wait_s if wait_s < HEAD_START_MAX_S else 0.0
+
+
+async def the_beginning() -> None:
+    """Wait until the work of the round begins."""
+    wait_s = until_the_beginning_s()
     print(f"ready {wait_s:.1f} s before the work begins", file=sys.stderr)
-    await asyncio.sleep(wait_s if 0 < wait_s < HEAD_START_MAX_S else 0)
+    await asyncio.sleep(max(wait_s, 0.0))
 
 
 _MESSAGES = {"read": "READ", "write": "WRITE", "reconfigure": "RECONFIG"}
@@ -258,7 +266,10 @@ class RoundWorker:
         if self.work.count_into:
             async with connect(self._settings()) as manager:
                 servers = (await manager.status()).servers
-            note_servers(Path(self.work.count_into), servers.values())
+            if os.environ.get("ROUND_BEGIN") and until_the_beginning_s() <= 0:
+                print(COUNTED_LATE, file=sys.stderr)
+            else:
+                note_servers(Path(self.work.count_into), servers.values())
         try:
             await asyncio.gather(*(self._live(client) for client in self.work.clients))
         finally:

@@ -1,7 +1,8 @@
 """Bytes counted by the servers of ares in a round: messages of clients, and kept values.
 
 Before the work and after the end a client asks all servers, and writes the sums into a file among
-the logs of the host. The parameter ``counted`` of `run.json` has the bytes of the work.
+the logs of the host. A client that begins late writes none. The parameter ``counted`` of `run.json`
+has the bytes of the work.
 """
 
 from collections.abc import Iterable

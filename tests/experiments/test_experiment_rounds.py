@@ -19,6 +19,7 @@ from experiments.rounds.engine import Engine
 from experiments.rounds.layout import Layout, works
 from experiments.rounds.playbook_runs import RoundFailed
 from experiments.rounds.round_testbeds import RoundTestbed
+from experiments.rounds.round_worker import COUNTED_LATE
 from experiments.rounds.scenario import Fault, Parameters, ScenarioRound
 from experiments.testbeds import slots
 from experiments.testbeds.local_testbed import obstacle
@@ -161,7 +162,11 @@ def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path
     assert "BadInput" in (aside / "logs" / "writer0" / "create.out").read_text()
     done = tmp_path / "short" / "ARES_ABD_servers-3_1"
     assert (done / "outcome.json").exists()
-    counted = json.loads((done / "run.json").read_text())["parameters"]["counted"]
+    counted = json.loads((done / "run.json").read_text())["parameters"].get("counted")
+    is_late = COUNTED_LATE in (done / "logs" / "writer0" / "work.out").read_text()
+    assert (counted is None) == is_late
+    if is_late:  # a busy machine began the process that counts after the readers
+        return
     # beside the value servers keep a record of the round's domain
     assert 3 * quick.object_size <= counted["kept"] < 4 * quick.object_size
     # a write sends the value to all servers, and a read gets it from a majority at the least

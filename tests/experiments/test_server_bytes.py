@@ -1,6 +1,7 @@
 """Bytes counted by servers: from a client's questions to the figures of a run."""
 
 import json
+import time
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
@@ -74,7 +75,8 @@ def test_the_first_writer_counts_before_the_work_and_the_last_reader_after():
     assert counting("ETCD", EtcdStore(())) == []
 
 
-async def test_a_process_counts_before_its_clients_begin(tmp_path, monkeypatch):
+async def count(into, monkeypatch):
+    """Run the work of two clients without and with counting; return the order of the steps."""
     done = []
 
     @asynccontextmanager
@@ -93,9 +95,26 @@ async def test_a_process_counts_before_its_clients_begin(tmp_path, monkeypatch):
     monkeypatch.setattr(RoundWorker, "_live", live)
     given = (AresStore("f"), "ARES_EC", Parameters(), "write", (1, 2), 1, "logs")
     await RoundWorker(WorkerTask(*given)).run()
-    await RoundWorker(WorkerTask(*given, str(tmp_path / "sums"))).run()
-    assert done == [1, 2, "asked", 1, 2]
+    await RoundWorker(WorkerTask(*given, str(into))).run()
+    return done
+
+
+@pytest.mark.parametrize("begins_in_s", [None, 50.0], ids=["at once", "later"])
+async def test_a_process_counts_before_its_clients_begin(tmp_path, monkeypatch, begins_in_s):
+    monkeypatch.setenv("ROUND_BEGIN", "" if begins_in_s is None else f"{time.time() + begins_in_s}")
+    assert await count(tmp_path / "sums", monkeypatch) == [1, 2, "asked", 1, 2]
     assert json.loads((tmp_path / "sums").read_text())["kept"] == 10
+
+
+@pytest.mark.parametrize("begins_in_s", [-0.1, 1000.0], ids=["late", "other clock"])
+async def test_a_process_that_counts_after_the_beginning_leaves_no_sum(
+    tmp_path, monkeypatch, capsys, begins_in_s
+):
+    """Clients of other processes may be at work: their bytes would be missing."""
+    monkeypatch.setenv("ROUND_BEGIN", f"{time.time() + begins_in_s}")
+    assert await count(tmp_path / "sums", monkeypatch) == [1, 2, "asked", 1, 2]
+    assert not (tmp_path / "sums").exists()
+    assert round_worker.COUNTED_LATE in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
