@@ -32,7 +32,7 @@ PAGE_RESULTS_MAX = 1000
 PASSED_ROWS_MAX = 10_000
 """Rows without a result in a page."""
 
-_FIRST_ROWS, _ROWS_AT_ONCE = 8, 512
+_ROWS_AT_ONCE = 512
 _object = msgspec.msgpack.Decoder(ObjectEntry)
 _upload = msgspec.msgpack.Decoder(UploadEntry)
 _part = msgspec.msgpack.Decoder(PartEntry)
@@ -77,14 +77,18 @@ class ListedPage(NamedTuple):
 
 
 class _Walk:
-    """A walk over rows in order, with jumps ahead: short portions after a jump, then longer."""
+    """A walk over rows in order, with jumps ahead.
+
+    A portion of which half was taken is followed by a longer one, else by a single row: the walk
+    over common prefixes is a seek for each, and the walk over keys has few statements.
+    """
 
     def __init__(self, table: RowTable, start: bytes, end: bytes) -> None:
         self._table = table
         self._next = start
         self._end = end
         self._rows: list[tuple[bytes, bytes]] = []
-        self._portion = _FIRST_ROWS
+        self._portion = self._taken = 1
 
     def take(self) -> tuple[bytes, bytes] | None:
         """Return the next row, and pass it."""
@@ -93,45 +97,48 @@ class _Walk:
         if not self._rows:
             if self._next >= self._end:
                 return None
+            longer = min(2 * self._portion, _ROWS_AT_ONCE)
+            self._portion = longer if 2 * self._taken >= self._portion else 1
             found = self._table.scan(self._next, self._end, self._portion)
-            self._portion = min(2 * self._portion, _ROWS_AT_ONCE)
-            self._rows = list(reversed(found))
+            self._rows, self._taken = list(reversed(found)), 0
             if not found:
                 self._next = self._end
                 return None
+        self._taken += 1
         row = self._rows.pop()
         self._next = row[0] + b"\0"
         return row
 
     def jump(self, to: bytes) -> None:
         """Go on at a row ahead."""
-        if self._rows and self._rows[0][0] < to:
-            self._portion = _FIRST_ROWS
         self._next = to
 
 
 def list_objects(state: BucketState, request: ListRequest) -> ListedPage:
     """Return the next objects and common prefixes, of newest versions that are no deletions."""
     results: list[ListedKey] = []
-    walk, last, passed = _walk(state, OBJECT_ROWS, request), request, 0
-    while len(results) < request.limit and (row := walk.take()) is not None:
+    walk, rows = _walk(state, OBJECT_ROWS, request), of_bucket(OBJECT_ROWS, request.bucket)
+    last, is_behind, passed = request.after, request.behind, 0
+    while (
+        len(results) < request.limit
+        and passed < PASSED_ROWS_MAX
+        and (row := walk.take()) is not None
+    ):
         key, entry = key_of_row(row[0], OBJECT_ROWS, request.bucket), _object.decode(row[1])
-        common = _common_prefix(request, key)
+        common = "" if entry.marker else _common_prefix(request, key)
+        last, is_behind = common or key, bool(common)
+        if common:
+            results.append(ListedKey(common))
+            walk.jump(after(rows + escaped(common)))
+            continue
+        walk.jump(behind_key(of_key(OBJECT_ROWS, request.bucket, key)))
         if entry.marker:
             passed += 1
-            walk.jump(behind_key(of_key(OBJECT_ROWS, request.bucket, key)))
-            last = request._replace(after=key, behind=False)
-            if passed >= PASSED_ROWS_MAX:
-                return ListedPage(results, last)
-        elif common:
-            results.append(ListedKey(common))
-            walk.jump(after(of_bucket(OBJECT_ROWS, request.bucket) + escaped(common)))
-            last = request._replace(after=common, behind=True)
         else:
             results.append(ListedKey(key, entry, True))
-            walk.jump(behind_key(of_key(OBJECT_ROWS, request.bucket, key)))
-            last = request._replace(after=key, behind=False)
-    return ListedPage(results, last if request.limit > 0 and _has_more(walk) else None)
+    is_cut = passed == PASSED_ROWS_MAX or (request.limit > 0 and _has_more(walk))
+    following = request._replace(after=last, behind=is_behind, version=None)
+    return ListedPage(results, following if is_cut else None)
 
 
 def list_versions(state: BucketState, request: ListRequest) -> ListedPage:

@@ -124,13 +124,14 @@ def test_uploads_and_parts_are_listed(limit):
 
 
 class CountingTable(MemoryTable):
-    """A table that counts the rows of its scans."""
+    """A table that counts its scans and their rows."""
 
-    rows = 0
+    rows = scans = 0
 
     def scan(self, first, end, limit):
         found = super().scan(first, end, limit)
         self.rows += len(found)
+        self.scans += 1
         return found
 
 
@@ -145,6 +146,29 @@ def test_the_work_follows_the_results():
     table.rows = 0
     list_objects(index.state, ListRequest("photos", after="05/0500", limit=100))
     assert table.rows < 1000
+
+
+@pytest.mark.parametrize(
+    ("keys_each", "versions", "delimiter", "scans", "rows"),
+    [
+        (9, 1, "/", 102, 250),  # a seek for each prefix
+        (1, 1, "/", 10, 128),  # prefixes of a key each
+        (9, 1, "", 12, 1024),
+        (9, 2, "", 13, 2048),
+    ],
+    ids=["prefixes", "single keys", "keys", "versions"],
+)
+def test_a_page_takes_few_scans(keys_each, versions, delimiter, scans, rows):
+    table = CountingTable()
+    keys = [f"{folder:03}/{key}" for folder in range(100) for key in range(keys_each)]
+    index, session = made(keys, Versioning.ON, table=table)
+    for _ in range(1, versions):
+        session.give(ObjectBatch(tuple(PutObject("photos", key, b"", "e") for key in keys)))
+    table.rows = table.scans = 0
+    page = list_objects(index.state, ListRequest("photos", delimiter=delimiter))
+    assert len(page.results) == (100 if delimiter else len(keys))
+    assert table.scans <= scans
+    assert table.rows <= rows
 
 
 def test_a_page_ends_among_very_many_deletions(monkeypatch):

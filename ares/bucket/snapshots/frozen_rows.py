@@ -20,7 +20,7 @@ def changed_rows(
     limit: int,
 ) -> Sequence[Row]:
     """Return at most ``limit`` rows with keys in [first, end), in order: of ``scan``, changed."""
-    if changes.bisect_left(first) == changes.bisect_left(end):
+    if not changes or changes.bisect_left(first) == changes.bisect_left(end):
         return scan(first, end, limit)
     found: list[Row] = []
     while len(found) < limit:
