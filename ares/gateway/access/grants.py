@@ -93,6 +93,7 @@ _OBJECT_LISTS = {
     S3Operation.COPY_OBJECT,
     S3Operation.CREATE_MULTIPART_UPLOAD,
     S3Operation.PUT_OBJECT_ACL,
+    S3Operation.POST_OBJECT,  # the fields of the form stand for headers
 }
 """Operations with headers for an object's access control list."""
 

@@ -138,7 +138,10 @@ def test_old_versions_and_chosen_headers_are_not_public():
     ],
 )
 def test_an_object_has_the_list_of_its_bucket(list_, private, public):
-    for operation in (S3Operation.PUT_OBJECT, S3Operation.CREATE_MULTIPART_UPLOAD):
+    for operation in (
+        *(S3Operation.PUT_OBJECT, S3Operation.CREATE_MULTIPART_UPLOAD, S3Operation.POST_OBJECT),
+        *(S3Operation.COPY_OBJECT, S3Operation.PUT_OBJECT_ACL),
+    ):
         asked = request(operation, x_amz_acl=list_)
         assert refusal(key(KeyRole.WRITE), asked) is private
         assert refusal(key(KeyRole.WRITE), asked, ("photos",)) is public
