@@ -7,6 +7,7 @@ import typer
 
 from ares.cli.buckets.bucket_paths import shown_time
 from ares.cli.options import SharedOptions, with_manager
+from ares.cli.terminal import printable
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET, is_reserved
 from ares.model.errors import BadInput
 
@@ -82,17 +83,18 @@ def new(
 
 def _snippet(key: "AccessKey", made: Path | None) -> list[str]:
     """Return the lines of shell that use a new key. ``made``: the new file of the seal."""
-    profile = f"--profile {key.name}"
     lines = [
         f"# {key.name}: {_grant(key)}; the secret is not shown again",
         f"export AWS_ACCESS_KEY_ID={key.id}",
         f"export AWS_SECRET_ACCESS_KEY={key.secret}",
-        "# or, in place of these variables:",
-        f"#   aws configure set aws_access_key_id {key.id} {profile}",
-        f"#   aws configure set aws_secret_access_key {key.secret} {profile}",
+        "# or, in place of these variables, as a profile in ~/.aws/credentials:",
+        f"#   [{key.name}]",
+        f"#   aws_access_key_id = {key.id}",
+        f"#   aws_secret_access_key = {key.secret}",
     ]
     if made is not None:
-        lines.append(f"# {made} was made: copy it, with mode 600, to the machine of every gateway")
+        name = printable(str(made))
+        lines.append(f"# {name} was made: copy it, with mode 600, to the machine of every gateway")
     return lines
 
 
