@@ -6,6 +6,7 @@ different moments.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, get_args
 
@@ -195,6 +196,28 @@ class ListenerTraffic:
             self.queueing.durations(),
             None if commits is None else commits.durations(),
         )
+
+
+class GatewayTraffic:
+    """The traffic of a gateway's process: requests by operation and status, and their seconds.
+
+    ``refused``: requests and connections that no operation was found for, by reason. ``cut``:
+    answers that ended before their end.
+    """
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.cut = 0
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.reading = Histogram(REPLY_S_BUCKETS)
+        self.writing = Histogram(REPLY_S_BUCKETS)
+        self.queueing = Histogram(REPLY_S_BUCKETS)
+        """Waits of a request before its turn, by probes (ares/server/queue_probe.py)."""
+
+    def count_refused(self, reason: str) -> None:
+        self.refused[reason] += 1
 
 
 class AutopilotCounters(Struct):

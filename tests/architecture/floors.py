@@ -63,6 +63,7 @@ OWNERS = {
     "fsspec": "ares.filesystem",
     "prometheus_client": "ares.server.prometheus",
     "rapidfuzz": "ares.fragment.match",
+    "httptools": "ares.gateway.http.s3_connection",
     "influxdb_client": "ares.results.influx",
     "opentelemetry": "ares.tracing.",
 }
@@ -533,6 +534,7 @@ UNSUPERVISED = {
     "ares.client.shared_log.ensure_future": "the next piece, awaited by the iterator",
     "ares.consensus.raft.member.call_later": "one timer that forgets a command",
     "ares.filesystem.bucket_file.ensure_future": "the put of a stream, awaited by its writer",
+    "ares.gateway.http.s3_connection.call_later": "one timer for each connection, which cuts it",
     "ares.net.native.call_later": "one timer for each handshake",
     "ares.net.zmtp.connection.call_later": "one timer for each slow peer at a Unix socket",
     "ares.server.http_pages.call_later": "one timer for each request, and one after each rest",

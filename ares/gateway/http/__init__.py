@@ -1,0 +1,1 @@
+"""The gateway over HTTP: connections, admission, processes, health and numbers."""
