@@ -5,10 +5,12 @@
 within a second. The pages show no secrets, and change no state.
 """
 
+import abc
 import asyncio
 import json
+from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -18,6 +20,8 @@ from ares.net.batching import BatchListener
 from ares.server.http_pages import PLAIN_TYPE, HttpPage, HttpStatus
 
 if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
     from ares.consensus.member_host import ConsensusHost
     from ares.server.storage_server import StorageServer
 
@@ -89,29 +93,26 @@ class WatchedMember:
         return Condition("" if shown.leader else _NO_LEADER, facts, numbers)
 
 
-Subject = WatchedServer | WatchedMember
+class Subject(Protocol):
+    """A watched part of a process."""
+
+    kind: str
+
+    async def look(self) -> Condition: ...
 
 
-class Monitor:
-    """The monitor of the process ``id`` at ``site``.
+class ProcessMonitor(abc.ABC):
+    """The monitor of the process ``id``.
 
     From :meth:`start` on the monitor reports the process as starting, after :meth:`watch` as
-    serving, after :meth:`ending` as ending. ``listener``: the listener of the process. Make the
-    monitor, and call every method, on the event loop of the process.
+    serving, after :meth:`ending` as ending. Make the monitor, and call every method, on the event
+    loop of the process.
     """
 
-    def __init__(
-        self,
-        id: str,
-        address: str,
-        traffic: ListenerTraffic,
-        listener: BatchListener,
-        site: str = "",
-    ) -> None:
+    def __init__(self, id: str, address: str, queueing: Histogram, site: str = "") -> None:
         self._id = id
         self._site = site
-        self._traffic = traffic
-        self._listener = listener
+        self._queueing = queueing
         self._loop = asyncio.get_running_loop()
         self._subject: Subject | None = None
         self._why_not = "it is starting"
@@ -169,18 +170,38 @@ class Monitor:
         return HttpPage(503 if why else 200, _JSON_TYPE, content.encode() + b"\n")
 
     async def _metrics(self) -> HttpPage:
-        from ares.server.prometheus import KIND, OF_KIND, of_process, of_traffic, render
+        from ares.server.prometheus import KIND, OF_KIND, of_process, render
 
         if self._subject is None:
             return HttpPage(503, PLAIN_TYPE, f"{self._why_not}\n".encode())
         seen, why = await self._look(self._subject)
-        kind, listener = self._subject.kind, self._listener
-        process = of_process(self._id, kind, not why, self._traffic.queueing, self._site)
-        traffic = of_traffic(self._traffic, listener.bad_batches, len(listener.connections))
-        return HttpPage(
-            200,
-            KIND,
-            render(
-                [*process, *traffic, *(OF_KIND[kind](*seen.numbers) if seen is not None else ())]
-            ),
-        )
+        kind = self._subject.kind
+        process = of_process(self._id, kind, not why, self._queueing, self._site)
+        found = OF_KIND[kind](*seen.numbers) if seen is not None else ()
+        return HttpPage(200, KIND, render([*process, *self._traffic_families(), *found]))
+
+    @abc.abstractmethod
+    def _traffic_families(self) -> "Iterator[Metric]":
+        """Yield the numbers of the traffic, which need no look at the event loop."""
+
+
+class Monitor(ProcessMonitor):
+    """The monitor of a storage server or a consensus member. ``listener``: of the process."""
+
+    def __init__(
+        self,
+        id: str,
+        address: str,
+        traffic: ListenerTraffic,
+        listener: BatchListener,
+        site: str = "",
+    ) -> None:
+        super().__init__(id, address, traffic.queueing, site)
+        self._traffic = traffic
+        self._listener = listener
+
+    def _traffic_families(self) -> "Iterator[Metric]":
+        from ares.server.prometheus import of_traffic
+
+        listener = self._listener
+        return of_traffic(self._traffic, listener.bad_batches, len(listener.connections))

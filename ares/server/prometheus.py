@@ -15,7 +15,14 @@ from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ares import compiled
-from ares.metrics import AutopilotCounters, Histogram, ListenerTraffic, LogTotals, Vitals
+from ares.metrics import (
+    AutopilotCounters,
+    GatewayTraffic,
+    Histogram,
+    ListenerTraffic,
+    LogTotals,
+    Vitals,
+)
 from ares.model.messages import ConsensusDescription, DiskUsage
 from ares.platform import tasks
 from ares.platform.release import version
@@ -286,9 +293,48 @@ def of_member(
         )
 
 
+def of_gateway_traffic(traffic: GatewayTraffic) -> Iterator[Metric]:
+    requests = Counter(
+        "ares_gateway_requests",
+        "Requests that were answered, by S3's operation and HTTP's status.",
+        labels=["operation", "status"],
+    )
+    for (operation, status), count in sorted(traffic.requests.items()):
+        requests.add_metric([operation, str(status)], count)
+    yield requests
+    yield _labelled(
+        "ares_gateway_refused",
+        "Requests and connections that were refused before their meaning was known, by reason.",
+        "reason",
+        traffic.refused,
+    )
+    yield Counter(
+        "ares_gateway_cut_answers", "Answers that were cut: data or the peer failed.", traffic.cut
+    )
+    answers = HistogramMetricFamily(
+        "ares_gateway_answer_seconds",
+        "Time from a request's head until its answer was taken, by kind of request.",
+        labels=["kind"],
+    )
+    for kind, histogram in (("read", traffic.reading), ("write", traffic.writing)):
+        answers.add_metric([kind], _buckets(histogram), histogram.sum_s)
+    yield answers
+    yield Counter(
+        "ares_gateway_received_bytes", "Bytes of the bodies that came.", traffic.received_bytes
+    )
+    yield Counter("ares_gateway_sent_bytes", "Bytes of the answers.", traffic.sent_bytes)
+
+
+def of_gateway(connections: int, at_work: int, memory_bytes: int) -> Iterator[Metric]:
+    yield Gauge("ares_gateway_connections", "Connections of S3 clients, at present.", connections)
+    yield Gauge("ares_gateway_at_work", "Requests at work.", at_work)
+    yield Gauge("ares_gateway_memory_bytes", "Memory taken by requests at work.", memory_bytes)
+
+
 OF_KIND: Mapping[str, Callable[..., Iterator[Metric]]] = {
     "server": of_server,
     "consensus": of_member,
+    "gateway": of_gateway,
 }
 """The functions for the numbers of each kind of process.
 

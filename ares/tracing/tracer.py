@@ -191,6 +191,16 @@ class Tracer:
         if self.backlog.add(SERVED_PARTS, time.perf_counter()) or self._left_out():
             self._hand_in(SERVED_PARTS, span_of, served, server, address)
 
+    def chooses(self) -> bool:
+        """Return whether a request above operations is traced; :meth:`take` follows then."""
+        sampled = self._chance() < self._share
+        return sampled and (self.backlog.begin(time.perf_counter()) or self._left_out())
+
+    def take(self, span: Span) -> None:
+        """Take the span of a request above operations."""
+        if self.backlog.end(1) or self._left_out():
+            self._hand_in(1, lambda *_: (span,))
+
     def _hand_in(self, parts: int, make: Callable[..., Iterable[Span]], *what: Any) -> None:
         """Let the thread make spans of ``what`` by ``make``."""
         self._waiting.append((parts, make, what))

@@ -237,6 +237,65 @@ LIVE = (
         ),
     ),
     PanelRow(
+        "Gateways of S3",
+        (
+            Panel(
+                "Requests by operation",
+                "Requests of S3 clients, all gateways together.",
+                [(rate("ares_gateway_requests_total", by="operation") + " > 0", "{{operation}}")],
+                "reqps",
+                stacked=True,
+            ),
+            Panel(
+                "Requests by status",
+                "412: a condition did not hold. 503: too busy, or the log of the buckets did not "
+                "answer; clients repeat these.",
+                [(rate("ares_gateway_requests_total", by="status") + " > 0", "{{status}}")],
+                "reqps",
+            ),
+            Panel(
+                "Time to answer",
+                "From the head of a request until its answer was taken, data included.",
+                quantiles("ares_gateway_answer_seconds"),
+                "s",
+            ),
+            Panel(
+                "Bytes of S3 clients",
+                "Bodies that came, and answers, all gateways together.",
+                [
+                    (f"sum({rate('ares_gateway_received_bytes_total')})", "received"),
+                    (f"sum({rate('ares_gateway_sent_bytes_total')})", "sent"),
+                ],
+                "Bps",
+            ),
+            Panel(
+                "At work",
+                "Connections, and requests at work. A process answers SlowDown at its bounds.",
+                [
+                    (f"sum(ares_gateway_connections{JOB})", "connections"),
+                    (f"sum(ares_gateway_at_work{JOB})", "requests"),
+                ],
+                decimals=0,
+            ),
+            Panel(
+                "Memory of requests",
+                "Memory taken by requests at work, with each process.",
+                [(of_process(f"ares_gateway_memory_bytes{JOB}"), "{{id}}")],
+                "bytes",
+            ),
+            Panel(
+                "Refused, cut",
+                "Requests and connections refused before their meaning was known, by reason, and "
+                "answers that were cut.",
+                [
+                    (rate("ares_gateway_refused_total", by="reason"), "{{reason}}"),
+                    (f"sum({rate('ares_gateway_cut_answers_total')})", "cut"),
+                ],
+                "reqps",
+            ),
+        ),
+    ),
+    PanelRow(
         "Quorum",
         (
             Panel(

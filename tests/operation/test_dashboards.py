@@ -22,13 +22,22 @@ from ares.metrics import (
     DISK_S_BUCKETS,
     REPLY_S_BUCKETS,
     AutopilotCounters,
+    GatewayTraffic,
     Histogram,
     ListenerTraffic,
     LogTotals,
 )
 from ares.model.messages import ConsensusDescription, DiskUsage, GetTag
 from ares.platform.interpreter import python
-from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
+from ares.server.prometheus import (
+    of_gateway,
+    of_gateway_traffic,
+    of_member,
+    of_process,
+    of_server,
+    of_traffic,
+    render,
+)
 from ares.server.storage_server import StorageServer
 from tests.journal.journal_node import INITIAL, plain, requests
 
@@ -210,6 +219,9 @@ async def exported() -> set[str]:
     )
     traffic = ListenerTraffic()
     traffic.count_batch([GetTag(1, INITIAL.id, "a")], [b"1"])
+    gateway = GatewayTraffic()
+    gateway.requests["GetObject", 200] += 1
+    gateway.count_refused("BadRequest")
     pages = [
         [
             *of_process("s0", "server", True, Histogram(REPLY_S_BUCKETS)),
@@ -217,6 +229,7 @@ async def exported() -> set[str]:
             *of_server(full, Histogram(DISK_S_BUCKETS)),
         ],
         [*of_member(ConsensusDescription(0, "r0", "r0", 1, 1, 1, 1), 0, 0, AutopilotCounters())],
+        [*of_gateway_traffic(gateway), *of_gateway(0, 0, 0)],
     ]
     return {name.partition("{")[0] for page in pages for name in samples(render(page).decode())}
 
