@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ares.bucket.bucket_requests import SessionEnded
+    from ares.bucket.lifecycle.lifecycle_rules import LifecycleRule
     from ares.bucket.watching.changes_at import WatchGap
     from ares.client.blocking import connect_blocking
     from ares.client.buckets.bucket_errors import (
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from ares.client.buckets.bucket_uploads import BucketUpload
     from ares.client.buckets.bucket_values import (
         BucketInfo,
+        BucketSettings,
         CommonPrefix,
+        ListedVersion,
         ObjectInfo,
         PartInfo,
         UploadInfo,
@@ -85,6 +88,7 @@ __all__ = [
     "BucketInfo",
     "BucketNotEmpty",
     "BucketNotFound",
+    "BucketSettings",
     "BucketUpload",
     "BucketsExist",
     "BucketsMissing",
@@ -106,6 +110,8 @@ __all__ = [
     "IndexBehind",
     "IndexStopped",
     "LeftBehind",
+    "LifecycleRule",
+    "ListedVersion",
     "Log",
     "LogSealed",
     "LogStat",
@@ -143,6 +149,7 @@ _ELSEWHERE = {
     "BucketInfo": "client.buckets.bucket_values",
     "BucketNotEmpty": "client.buckets.bucket_errors",
     "BucketNotFound": "client.buckets.bucket_errors",
+    "BucketSettings": "client.buckets.bucket_values",
     "BucketUpload": "client.buckets.bucket_uploads",
     "BucketsExist": "client.buckets.bucket_errors",
     "BucketsMissing": "client.buckets.bucket_errors",
@@ -159,6 +166,8 @@ _ELSEWHERE = {
     "IndexBehind": "client.buckets.bucket_errors",
     "IndexStopped": "client.buckets.bucket_errors",
     "LeftBehind": "model.errors",
+    "LifecycleRule": "bucket.lifecycle.lifecycle_rules",
+    "ListedVersion": "client.buckets.bucket_values",
     "Log": "client.shared_log",
     "LogStat": "client.shared_log",
     "ObjectInfo": "client.buckets.bucket_values",

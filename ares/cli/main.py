@@ -136,6 +136,11 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         "bucket mv": (transfer_commands.mv, "photos/cat.jpg photos/old/cat.jpg", ALL_OPTIONS),
         "bucket rm": (bucket_commands.rm, "photos/cat.jpg", ALL_OPTIONS),
         "bucket stat": (bucket_commands.stat, "photos/cat.jpg", ALL_OPTIONS),
+        "bucket set": (
+            bucket_commands.set_,
+            "photos --versioning on --quota 10G",
+            ALL_OPTIONS,
+        ),
         "bucket watch": (watch_command.watch, "photos/2026/", ALL_OPTIONS),
         "bucket key new": (
             access_key_commands.new,

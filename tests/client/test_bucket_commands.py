@@ -72,6 +72,30 @@ def test_objects_are_put_listed_copied_and_deleted(cli: Cli, bucket: str, tmp_pa
     assert "there is no bucket" in cli.fails(1, "bucket", "ls", bucket)
 
 
+def test_versions_tags_and_settings_have_options(cli: Cli, bucket: str, tmp_path: Path) -> None:
+    place = f"{bucket}/key"
+    (tmp_path / "body").write_bytes(b"1")
+    told = cli.json("bucket", "set", bucket, "--versioning", "on", "--quota", "1K")
+    assert told == {"bucket": bucket, "versioning": "on", "quota": 1024}
+    first = cli.json("bucket", "put", tmp_path / "body", place, "--tag", "colour=red")
+    cli.ok("bucket", "put", "-", place, stdin=b"2")
+    assert "no room" in cli.fails(1, "bucket", "put", "-", place, stdin=bytes(2000))
+    cli.ok("bucket", "rm", place)
+    *newer, last = cli.json("bucket", "ls", bucket, "--versions")["entries"]
+    assert [each["deletion"] for each in newer] == [True, False]
+    assert (last["version"], last["tags"]) == (first["version"], {"colour": "red"})
+    assert cli.ok("bucket", "ls", f"{bucket}/k", "--versions").split()[-1] == b"key"
+    assert cli.ok("bucket", "get", place, "--version", first["version"]) == b"1"
+    cli.ok("bucket", "cp", place, place, "--version", first["version"])
+    assert b"tag       colour=red" in cli.ok("bucket", "stat", place)
+    cli.ok("bucket", "rm", place, "--version", newer[0]["version"])
+    assert "no object" in cli.fails(1, "bucket", "stat", place, "--version", newer[0]["version"])
+    assert b"versioning  on" in cli.ok("bucket", "stat", bucket)
+    for wrong in (("set", bucket), ("ls", "--versions"), ("rm", bucket, "--version", "1")):
+        assert "--version" in cli.fails(2, "bucket", *wrong)
+    assert "NAME=TEXT" in cli.fails(2, "bucket", "put", "-", place, "--tag", "x", stdin=b"")
+
+
 def test_mistakes_are_told(cli: Cli, bucket: str, tmp_path: Path) -> None:
     assert "no object 'absent' in bucket" in cli.fails(1, "bucket", "get", f"{bucket}/absent")
     assert "as BUCKET/KEY" in cli.fails(2, "bucket", "get", bucket)

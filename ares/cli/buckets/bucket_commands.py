@@ -1,5 +1,6 @@
-"""Commands about buckets: bucket init, create, ls, stat, rm."""
+"""Commands about buckets: bucket init, create, ls, stat, rm, set."""
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from ares.cli.buckets.bucket_paths import (
     IfEtag,
     IfVersion,
+    NamedVersion,
     about_object,
     object_path,
     refuse_reserved,
@@ -21,14 +23,19 @@ from ares.cli.domains.configuration_options import (
     named_servers,
 )
 from ares.cli.options import SharedOptions, print_line, with_manager
-from ares.cli.terminal import printable
+from ares.cli.terminal import parse_size, printable, size
 from ares.gateway.access.reserved_buckets import is_reserved
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused
 
 if TYPE_CHECKING:
     from ares.cli.local.init_command import Dap
-    from ares.client.buckets.bucket_values import BucketInfo, CommonPrefix, ObjectInfo
+    from ares.client.buckets.bucket_values import (
+        BucketSettings,
+        CommonPrefix,
+        ListedVersion,
+        ObjectInfo,
+    )
     from ares.client.manager import Manager
 
 BucketName = Annotated[
@@ -135,6 +142,12 @@ def ls(
     reserved: Annotated[
         bool, typer.Option("--reserved", help="With the buckets of the gateways themselves.")
     ] = False,
+    versions: Annotated[
+        bool,
+        typer.Option(
+            "--versions", help="All versions, the newest first, with the marks of deletions."
+        ),
+    ] = False,
 ) -> None:
     """List buckets, or the objects of a bucket, in order.
 
@@ -143,6 +156,8 @@ def ls(
     """
     bucket, _, prefix = place.partition("/")
     entries: list[dict[str, Any]] = []
+    if versions and (not place or delimiter or after):
+        raise BadInput("--versions lists BUCKET[/PREFIX], without --delimiter and --after")
 
     async def use(manager: "Manager") -> None:
         if not place:
@@ -151,6 +166,11 @@ def ls(
                     show({"bucket": name}, printable(name))
             return
         opened = await manager.bucket(bucket)
+        if versions:
+            async for version in opened.versions(prefix, limit=limit):
+                about = {"latest": version.latest, "deletion": version.deletion}
+                show(about_object(bucket, version) | about, _version_line(version))
+            return
         async for entry in opened.list(prefix, delimiter=delimiter, after=after, limit=limit):
             show(_listed(bucket, entry), _line(entry, long))
 
@@ -180,24 +200,37 @@ def _line(entry: "ObjectInfo | CommonPrefix", long: bool) -> str:
     return f"{entry.size:>12} {shown_time(entry.modified_ms)}  {entry.version:>8}  {key}"  # type: ignore[union-attr]
 
 
-def stat(common: SharedOptions, place: BucketOrObject) -> None:
-    """Show version, size and metadata of an object, or the counts of a bucket."""
+def _version_line(version: "ListedVersion") -> str:
+    mark = "deleted" if version.deletion else "latest" if version.latest else ""
+    return f"{_line(version, True)}  {mark}".rstrip()
+
+
+def _about_settings(settings: "BucketSettings") -> dict[str, Any]:
+    return {"versioning": settings.versioning, "quota": settings.quota}
+
+
+def stat(common: SharedOptions, place: BucketOrObject, version: NamedVersion = None) -> None:
+    """Show version, size, metadata and tags of an object, or counts and settings of a bucket."""
     bucket, slash, key = place.partition("/")
 
-    async def use(manager: "Manager") -> "ObjectInfo | BucketInfo":
+    async def use(manager: "Manager") -> Any:
         opened = await manager.bucket(bucket)
-        return await (opened.stat(object_path(place).key) if slash else opened.info())
+        if slash:
+            return await opened.stat(object_path(place).key, version=version)
+        return await opened.info(), await opened.settings()
 
     found: Any = with_manager(common, use)
     if not slash:
-        names = ("objects", "bytes", "position")
-        data = {"bucket": bucket} | {name: getattr(found, name) for name in names}
-        common.report(data, "\n".join(f"{name.ljust(8)}  {data[name]}" for name in data))
+        info, settings = found
+        data = {"bucket": bucket, "objects": info.objects, "bytes": info.bytes}
+        data |= _about_settings(settings) | {"position": info.position}
+        common.report(data, "\n".join(f"{name.ljust(10)}  {data[name]}" for name in data))
         return
     rows = [
         ("key", printable(key)), ("size", f"{found.size} bytes"), ("version", found.version),
         ("etag", found.etag), ("modified", f"{shown_time(found.modified_ms)} UTC"),
         *((printable(name), printable(text)) for name, text in sorted(found.metadata.items())),
+        *(("tag", printable(f"{name}={text}")) for name, text in sorted(found.tags.items())),
     ]  # fmt: skip
     width = max(len(name) for name, _ in rows)
     common.report(
@@ -215,20 +248,76 @@ def rm(
         bool,
         typer.Option("--reserved", help="Delete also what the gateways keep: keys of S3 clients."),
     ] = False,
+    version: NamedVersion = None,
 ) -> None:
-    """Delete an object, or a bucket without objects."""
+    """Delete an object, or a bucket without objects.
+
+    In a bucket with versions the older versions stay; `--version V` removes one for ever.
+    """
     bucket, slash, _ = place.partition("/")
     if not reserved:
         refuse_reserved(bucket, "; --reserved deletes nevertheless")
-    if not slash and (if_version, if_etag) != (None, None):
-        raise BadInput("--if-version and --if-etag are about an object: name BUCKET/KEY")
+    if not slash and (version, if_version, if_etag) != (None, None, None):
+        raise BadInput("--version and conditions are about an object: name BUCKET/KEY")
 
     async def use(manager: "Manager") -> None:
         if not slash:
             await manager.delete_bucket(bucket)
             return
         opened = await manager.bucket(bucket)
-        await opened.delete(object_path(place).key, if_version=if_version, if_etag=if_etag)
+        await opened.delete(
+            object_path(place).key, version=version, if_version=if_version, if_etag=if_etag
+        )
 
     with_manager(common, use)
     common.report({"deleted": place}, f"{printable(place)}: deleted")
+
+
+class VersioningChoice(StrEnum):
+    """The values of `--versioning`."""
+
+    ON = "on"
+    OFF = "off"
+
+
+def set_(
+    common: SharedOptions,
+    name: BucketName,
+    versioning: Annotated[
+        VersioningChoice | None,
+        typer.Option(
+            "--versioning",
+            help="Whether puts and deletions leave older versions in place.",
+            show_default=False,
+        ),
+    ] = None,
+    quota: Annotated[
+        str | None,
+        typer.Option(
+            "--quota",
+            metavar="SIZE",
+            help="The most bytes of all versions and parts, as 10G; 0 for no bound.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Change the settings of a bucket, and show them.
+
+    `--versioning off` suspends: the versions that are there stay.
+    """
+    if versioning is None and quota is None:
+        raise BadInput("name a setting: --versioning or --quota; nothing was changed")
+    refuse_reserved(name)
+    most = None if quota is None else parse_size(quota)
+
+    async def use(manager: "Manager") -> "BucketSettings":
+        bucket = await manager.bucket(name)
+        keeps = None if versioning is None else versioning is VersioningChoice.ON
+        return await bucket.set(versioning=keeps, quota=most)
+
+    made = with_manager(common, use)
+    bound = size(made.quota) if made.quota else "none"
+    common.report(
+        {"bucket": name} | _about_settings(made),
+        f"{printable(name)}: versioning {made.versioning}, quota {bound}",
+    )

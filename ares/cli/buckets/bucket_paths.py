@@ -32,6 +32,10 @@ IfEtag = Annotated[
         show_default=False,
     ),
 ]
+NamedVersion = Annotated[
+    str | None,
+    typer.Option("--version", metavar="V", help="This version alone.", show_default=False),
+]
 ObjectPath = Annotated[
     str,
     typer.Argument(metavar="BUCKET/KEY", help="The bucket and the key.", show_default=False),
@@ -65,6 +69,14 @@ def refuse_reserved(bucket: str, advice: str = "") -> None:
         )
 
 
+def parsed_tags(given: list[str]) -> dict[str, str]:
+    """Return tags of texts NAME=TEXT. Raises :class:`BadInput`."""
+    pairs = [text.partition("=") for text in given]
+    if any(not name or not equals for name, equals, _ in pairs):
+        raise BadInput("--tag takes NAME=TEXT; nothing was sent")
+    return {name: text for name, _, text in pairs}
+
+
 def shown_time(ms: int) -> str:
     """Return a time of a clock for people."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -80,4 +92,5 @@ def about_object(bucket: str, info: "ObjectInfo") -> dict[str, Any]:
         "bytes": info.size,
         "modified_ms": info.modified_ms,
         "metadata": dict(info.metadata),
+        "tags": dict(info.tags),
     }

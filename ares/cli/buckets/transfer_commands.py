@@ -14,9 +14,11 @@ from ares.cli.buckets.bucket_paths import (
     IfAbsent,
     IfEtag,
     IfVersion,
+    NamedVersion,
     ObjectPath,
     about_object,
     object_path,
+    parsed_tags,
     refuse_reserved,
 )
 from ares.cli.local_files import (
@@ -68,12 +70,18 @@ def put(
             "--content-type", metavar="T", help="The media type to keep.", show_default=False
         ),
     ] = None,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag", metavar="NAME=TEXT", help="A tag to keep; repeat it.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Store a file, or standard input, as an object; prints the new version.
 
     A stream is stored as it comes, in chunks of 8 MiB. The object changes at the end, at once.
     """
-    path = object_path(place)
+    path, told = object_path(place), parsed_tags(tags or [])
     refuse_reserved(path.bucket)
     whole = None if is_stream(file) or not file.is_file() else file.stat().st_size
 
@@ -87,6 +95,7 @@ def put(
                 if_version=if_version,
                 if_etag=if_etag,
                 content_type=content_type,
+                tags=told,
                 progress=partial(_show, show, "put", whole),
             )
 
@@ -138,12 +147,7 @@ def get(
             metavar="[FILE|-]", help="The file to write, wholly or not at all.", show_default=False
         ),
     ] = STANDARD_STREAM,
-    version: Annotated[
-        str | None,
-        typer.Option(
-            "--version", metavar="V", help="This version, if it is there.", show_default=False
-        ),
-    ] = None,
+    version: NamedVersion = None,
     bytes_: Annotated[
         str | None,
         typer.Option(
@@ -223,10 +227,11 @@ def cp(
     if_absent: IfAbsent = False,
     if_version: IfVersion = None,
     if_etag: IfEtag = None,
+    version: NamedVersion = None,
 ) -> None:
     """Copy an object to another key or bucket; no bytes move.
 
-    The conditions are about the target.
+    The conditions are about the target. `cp photos/cat photos/cat --version V` restores a version.
     """
     path, to = object_path(source), object_path(target)
     refuse_reserved(to.bucket)
@@ -236,6 +241,7 @@ def cp(
         return await bucket.copy(
             *(path.key, to.key),
             bucket=to.bucket,
+            version=version,
             if_absent=if_absent,
             if_version=if_version,
             if_etag=if_etag,

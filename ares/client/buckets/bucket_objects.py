@@ -1,6 +1,6 @@
 """The objects of a bucket, as users hold them."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from ares.bucket.bucket_listing import (
     ListRequest,
     list_objects,
     list_uploads,
+    list_versions,
 )
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import (
@@ -18,15 +19,24 @@ from ares.bucket.commands import (
     DeleteObject,
     ObjectBatch,
     PutObject,
+    SetBucket,
+    SetTags,
 )
-from ares.bucket.index_records import ObjectEntry
+from ares.bucket.index_records import ObjectEntry, Versioning
+from ares.bucket.lifecycle.lifecycle_rules import (
+    LifecycleRule,
+    decode_lifecycle,
+    encode_lifecycle,
+)
 from ares.client.buckets.bucket_body import ByteSource
 from ares.client.buckets.bucket_errors import BucketNotFound, KeyNotFound
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.bucket_uploads import BucketUpload
 from ares.client.buckets.bucket_values import (
     BucketInfo,
+    BucketSettings,
     CommonPrefix,
+    ListedVersion,
     ObjectInfo,
     UploadInfo,
     check_range,
@@ -40,6 +50,7 @@ from ares.client.buckets.bucket_values import (
     info_of_listed,
     info_of_result,
     info_of_upload,
+    info_of_version,
     named_version,
     shown_version,
     told_metadata,
@@ -51,7 +62,7 @@ from ares.client.buckets.index_changes import check_object_outcome, check_outcom
 from ares.client.domain import checked_timeout
 from ares.client.runner import unreported
 from ares.model.errors import BadInput
-from ares.model.numbers import is_whole, shown_number
+from ares.model.numbers import POSITION_MAX, is_whole, shown_number
 from ares.sharedlog.log_operations import check_position
 
 
@@ -118,20 +129,42 @@ class Bucket:
         self,
         key: str,
         *,
+        version: str | None = None,
         if_version: str | None = None,
         if_etag: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Delete an object. Raises :class:`ares.ObjectNotFound` for an absent object.
+        """Delete an object, or remove one ``version``. A bucket with versions keeps the older ones.
 
-        Raises :class:`ares.PreconditionFailed` if a condition does not hold.
+        Raises :class:`ares.ObjectNotFound` for an absent object or version, and
+        :class:`ares.PreconditionFailed` if a condition does not hold.
         """
         conditions = conditions_of(False, if_version, if_etag)
-        operation = DeleteObject(self.name, checked_object_key(key), conditions=conditions)
+        operation = DeleteObject(
+            *(self.name, checked_object_key(key), *named_version(version), conditions)
+        )
         answer = await self._buckets.give(operation, self._timeout(timeout_s))
         check_object_outcome(answer, self.name, key, conditions)
         if answer.result.version is None:
             raise KeyNotFound(key, self.name)
+
+    async def set_tags(
+        self,
+        key: str,
+        tags: Mapping[str, str],
+        *,
+        version: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Set all tags of an object, or of one ``version``; the version stays the same.
+
+        Raises :class:`ares.ObjectNotFound`.
+        """
+        operation = SetTags(
+            *(self.name, checked_object_key(key), checked_tags(tags), *named_version(version))
+        )
+        answer = await self._buckets.give(operation, self._timeout(timeout_s))
+        check_outcome(answer, self.name, key)
 
     async def copy(  # noqa: PLR0913  # public interface
         self,
@@ -317,6 +350,68 @@ class Bucket:
             left -= len(page.results)
             for listed in page.results:
                 yield info_of_listed(listed, position)
+
+    async def versions(
+        self, prefix: str = "", *, limit: int | None = None, timeout_s: float | None = None
+    ) -> AsyncIterator[ListedVersion]:
+        """Yield the versions of the keys that begin with ``prefix``, of each key the newest first.
+
+        Deletions are among them. ``limit``: the most results. Each page of a thousand results is
+        exact at a position.
+        """
+        left = checked_limit(limit)
+        following: ListRequest | None = ListRequest(self.name, checked_text(prefix))
+        while following is not None and left > 0:
+            index = await self._buckets.verified(self._timeout(timeout_s))
+            if index.state.bucket(self.name) is None:
+                raise BucketNotFound(self.name)
+            request = following._replace(limit=min(left, PAGE_RESULTS_MAX))
+            page = list_versions(index.state, request)
+            position, following = index.state.position, page.following
+            left -= len(page.results)
+            for listed in page.results:
+                assert listed.entry is not None, "without a delimiter there are versions only"
+                yield info_of_version(listed.key, listed.entry, listed.latest, position)
+
+    async def settings(self, *, timeout_s: float | None = None) -> BucketSettings:
+        """Return the versioning, the quota and the rules of expiry."""
+        return self._settings(await self._buckets.verified(self._timeout(timeout_s)))
+
+    async def set(
+        self,
+        *,
+        versioning: bool | None = None,
+        quota: int | None = None,
+        lifecycle: Sequence[LifecycleRule] | None = None,
+        timeout_s: float | None = None,
+    ) -> BucketSettings:
+        """Change the given settings in one step, and return all.
+
+        ``versioning``: whether new versions leave older ones in place; False suspends it, and the
+        versions that are there stay. ``quota``: the most bytes of all versions and parts, 0 for no
+        bound. ``lifecycle``: the rules by which objects expire (:class:`ares.LifecycleRule`).
+        """
+        if quota is not None and (not is_whole(quota) or not 0 <= quota <= POSITION_MAX):
+            raise BadInput(f"a quota is a number of bytes, not {shown_number(quota)}")
+        if not isinstance(versioning, bool | None):
+            raise BadInput(f"versioning is True or False, not {versioning!r}; nothing was sent")
+        kept = {None: None, True: Versioning.ON, False: Versioning.OFF}[versioning]
+        try:
+            rules = None if lifecycle is None else encode_lifecycle(lifecycle)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise BadInput(f"no bucket has such rules: {error}; nothing was sent") from error
+        operation = SetBucket(self.name, kept, quota, "" if rules is None else "lifecycle", rules)
+        answer = await self._buckets.give(operation, self._timeout(timeout_s))
+        check_outcome(answer, self.name)
+        return self._settings(answer.index)
+
+    def _settings(self, index: BucketIndex) -> BucketSettings:
+        entry = index.state.bucket(self.name)
+        if entry is None:
+            raise BucketNotFound(self.name)
+        rules = decode_lifecycle(index.state.configuration(self.name, "lifecycle"))
+        versioning = entry.versioning.name.lower()
+        return BucketSettings(versioning, entry.quota, rules, index.state.position)
 
     async def info(self, *, timeout_s: float | None = None) -> BucketInfo:
         """Return the exact number of objects and of their bytes."""

@@ -1,11 +1,11 @@
 """Values of buckets as users hold them: versions, objects, common prefixes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ares.bucket.bucket_listing import ListedKey
 from ares.bucket.command_results import CommandResult
@@ -19,6 +19,7 @@ from ares.bucket.index_records import (
     UploadEntry,
     Version,
 )
+from ares.bucket.lifecycle.lifecycle_rules import LifecycleRule
 from ares.bucket.lifecycle.object_tags import decode_tags, encode_tags
 from ares.model.errors import BadInput
 from ares.model.identity import KEY_BYTES_MAX, fits
@@ -54,6 +55,16 @@ class ObjectInfo(Struct, frozen=True):
     @property
     def content_type(self) -> str | None:
         return self.metadata.get(CONTENT_TYPE)
+
+
+class ListedVersion(ObjectInfo, frozen=True):
+    """A version in a list of versions. ``latest``: the newest of the key.
+
+    ``deletion``: a mark that the object was deleted, without data.
+    """
+
+    latest: bool = False
+    deletion: bool = False
 
 
 class CommonPrefix(Struct, frozen=True):
@@ -93,6 +104,19 @@ class PartInfo(Struct, frozen=True):
     modified_ms: int
 
 
+class BucketSettings(Struct, frozen=True):
+    """The settings of a bucket. ``versioning``: "off", "on" or "suspended".
+
+    ``quota``: the most bytes of all versions and parts, 0 for no bound. ``lifecycle``: the rules of
+    expiry.
+    """
+
+    versioning: str
+    quota: int
+    lifecycle: Sequence[LifecycleRule]
+    position: int
+
+
 def info_of_upload(key: str, upload: Version, begun: UploadEntry) -> UploadInfo:
     metadata, tags = decode_metadata(begun.metadata), decode_tags(begun.tags)
     return UploadInfo(key, shown_version(upload), begun.ms, metadata, tags)
@@ -105,6 +129,11 @@ def info_of(key: str, entry: ObjectEntry, position: int) -> ObjectInfo:
         position,
         decode_tags(entry.tags),
     )
+
+
+def info_of_version(key: str, entry: ObjectEntry, latest: bool, position: int) -> ListedVersion:
+    info = structs.asdict(info_of(key, entry, position))
+    return ListedVersion(**info, latest=latest, deletion=entry.marker)
 
 
 def info_of_result(
