@@ -201,11 +201,15 @@ class CopyObject(OfObject, frozen=True, tag=33):
 
 
 class DeleteObject(OfObject, frozen=True, tag=34):
-    """Delete the newest version, or a named version. ``null``: the null version."""
+    """Delete the newest version, or a named version. ``null``: the null version.
+
+    ``superseded``: only a version with a newer one.
+    """
 
     version: Version | None = None
     null: bool = False
     conditions: Conditions = UNCONDITIONAL
+    superseded: bool = False
 
 
 class SetTags(OfObject, frozen=True, tag=35):

@@ -108,6 +108,8 @@ def _judged(state: BucketState, item: ItemOperation) -> tuple[CommandOutcome, in
         if isinstance(item, SetTags):
             absent = entry is None or entry.marker
             return CommandOutcome.NO_SUCH_KEY if absent else judge(item.conditions, entry), 0
+        if item.superseded and entry == state.newest(item.bucket, item.key):
+            return CommandOutcome.CONDITION_FAILED, 0
         named = item.version is not None or item.null
         gone = entry if named else _replaced(state, bucket, item.bucket, item.key)
         return judge(item.conditions, entry), -gone.size if gone is not None else 0

@@ -10,10 +10,11 @@ from ares.bucket import bucket_session
 from ares.bucket.commands import Beat, EndSession, PutObject, decode_command
 from ares.bucket.fold import BucketFold
 from ares.bucket.port import RowTableFailed
-from ares.client.buckets import buckets, index_upkeep
+from ares.client.buckets import buckets
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_index import BucketIndex
-from ares.client.buckets.index_upkeep import IndexUpkeep
+from ares.client.buckets.upkeep import index_upkeep
+from ares.client.buckets.upkeep.index_upkeep import IndexUpkeep
 from ares.client.shared_log import Log
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain

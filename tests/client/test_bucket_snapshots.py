@@ -11,12 +11,16 @@ from ares.bucket.bucket_state import counted_digest
 from ares.bucket.commands import KeepSnapshot
 from ares.bucket.index_records import Blob
 from ares.bucket.port import RowTableFailed
-from ares.client.buckets import bucket_snapshots, index_upkeep
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_domains import INDEX_LOG, SNAPSHOT_DOMAIN
 from ares.client.buckets.bucket_index import BucketIndex
-from ares.client.buckets.bucket_snapshots import BucketSnapshots, SnapshotName, parsed_snapshot_name
 from ares.client.buckets.buckets import Buckets
+from ares.client.buckets.upkeep import bucket_snapshots, index_upkeep
+from ares.client.buckets.upkeep.bucket_snapshots import (
+    BucketSnapshots,
+    SnapshotName,
+    parsed_snapshot_name,
+)
 from ares.model.configuration import Configuration
 from ares.model.errors import LeftBehind, Trimmed
 from ares.model.identity import ClientId

@@ -19,9 +19,10 @@ from ares.bucket.commands import (
     PutPart,
 )
 from ares.bucket.fold import BucketFold
-from ares.client.buckets import buckets, index_upkeep
+from ares.client.buckets import buckets
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.index_changes import ClientRequest
+from ares.client.buckets.upkeep import index_upkeep
 from ares.model.configuration import Configuration
 from tests.client.test_bucket_sessions import chunks, end_session, index_of, read, until
 

@@ -6,10 +6,11 @@ from contextlib import aclosing
 import pytest
 
 import ares
-from ares.client.buckets import bucket_watch, index_upkeep
+from ares.client.buckets import bucket_watch
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_domains import SNAPSHOT_DOMAIN
-from ares.client.buckets.bucket_snapshots import BucketSnapshots
+from ares.client.buckets.upkeep import index_upkeep
+from ares.client.buckets.upkeep.bucket_snapshots import BucketSnapshots
 from ares.model.configuration import Configuration
 from tests.client.test_bucket_sessions import SERVERS, end_session, index_of
 

@@ -34,16 +34,18 @@ from ares.client.buckets.bucket_errors import (
     is_uncertain,
 )
 from ares.client.buckets.bucket_index import BucketIndex
-from ares.client.buckets.bucket_snapshots import BucketSnapshots
 from ares.client.buckets.bucket_values import BucketInfo, checked_bucket
 from ares.client.buckets.index_changes import (
+    INVOCATION_BYTES,
     ChangeAnswer,
     ChangeAttempt,
     ClientRequest,
     DataPut,
     check_outcome,
 )
-from ares.client.buckets.index_upkeep import IndexUpkeep
+from ares.client.buckets.upkeep.bucket_expiry import BucketExpiry
+from ares.client.buckets.upkeep.bucket_snapshots import BucketSnapshots
+from ares.client.buckets.upkeep.index_upkeep import IndexUpkeep
 from ares.client.domain_directory import DomainDirectory
 from ares.client.runner import unreported
 from ares.client.shared_log import Log
@@ -57,8 +59,6 @@ OPENING_ATTEMPTS = 5
 
 OPENED_AGAIN = (SessionEnded, IndexBehind, RowTableFailed, BrokenIndex)
 """Ends of an opening after which another one is tried."""
-
-INVOCATION_BYTES = 16
 
 Result = TypeVar("Result")
 
@@ -120,6 +120,7 @@ class Buckets:
                 raise
         IndexUpkeep(index, self.blobs).begin()
         index.begin(snapshots.keep_up(index), "snapshots of the index of buckets")
+        index.begin(BucketExpiry(index).keep_up(), "expiry of objects in buckets")
         return index
 
     async def _new_fold(

@@ -42,6 +42,9 @@ from ares.client.buckets.bucket_values import (
 )
 from ares.model.errors import BadInput
 
+INVOCATION_BYTES = 16
+"""Bytes of an id that a process gives to a change."""
+
 
 class ClientRequest(Struct, frozen=True):
     """A request whose sender tries again by itself, through any process.

@@ -1,0 +1,1 @@
+"""The upkeep of buckets by a process: sessions, garbage, snapshots, expiry."""
