@@ -224,7 +224,7 @@ def collect(session: BucketSession, ms: int) -> Steps:
     """Drop the oldest garbage that no process may need, and tell the index."""
     state = session.state
     found = [blob for _, blob in state.garbage(GARBAGE_AT_ONCE) if may_drop(state, blob)]
-    if not found and not state.has_due_contents():
+    if not found and not state.has_leftovers():
         return BucketAnswer(CommandResult(CommandOutcome.DONE), state.position, True)
     for blob in found:
         yield DropBlob(blob)

@@ -3,7 +3,7 @@
 The digest is the sum of a 128-bit hash over all rows: it changes with each row, in any order.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from ares.bucket.command_results import CommandResult, decode_result, encode_result
 from ares.bucket.index_records import (
+    LEFTOVERS_AT_ONCE,
     UPLOADED_PART_BYTES_MIN,
     Blob,
     BucketEntry,
     ContentPlace,
+    EndedUpload,
     IndexTotals,
     ObjectEntry,
     PartEntry,
@@ -29,6 +31,7 @@ from ares.bucket.index_records import (
 )
 from ares.bucket.port import RowTable, Saved
 from ares.bucket.row_keys import (
+    ENDED_UPLOAD_ROWS,
     GARBAGE_CONTENT_ROWS,
     GARBAGE_ROWS,
     INVOCATION_ORDER_ROWS,
@@ -44,12 +47,15 @@ from ares.bucket.row_keys import (
     configuration_row,
     content_place_row,
     content_row,
+    ended_upload_row,
     garbage_content_row,
     garbage_row,
     invocation_order_row,
     invocation_row,
     object_row,
     of_key,
+    part_number_of_row,
+    part_row,
     parts_of,
     position_of_row,
     result_row,
@@ -70,6 +76,7 @@ _decoders: dict[type[Struct], msgspec.msgpack.Decoder[Any]] = {
     for kind in (
         BucketEntry,
         ContentPlace,
+        EndedUpload,
         IndexTotals,
         ObjectEntry,
         PartEntry,
@@ -126,6 +133,7 @@ class BucketState:
 
     ms = 0
     part_bytes_min = UPLOADED_PART_BYTES_MIN
+    leftovers_at_once = LEFTOVERS_AT_ONCE
 
     def __init__(self, table: RowTable) -> None:
         self.table = table
@@ -284,11 +292,36 @@ class BucketState:
     def upload(self, bucket: str, key: str, upload: Version) -> UploadEntry | None:
         return self.record(upload_row(bucket, key, upload), UploadEntry)
 
-    def parts(self, upload: Version) -> Iterator[tuple[bytes, PartEntry]]:
-        """Yield the rows of the parts of an upload, by their numbers."""
-        prefix = parts_of(upload)
-        for key, value in rows_between(self.table, prefix, after(prefix)):
-            yield key, _decoders[PartEntry].decode(value)
+    def parts(self, upload: Version, numbers: Collection[int]) -> dict[int, PartEntry]:
+        """Return the parts of an upload with the given numbers, if they are there."""
+        first, end = part_row(upload, min(numbers)), part_row(upload, max(numbers)) + b"\0"
+        wanted, decode = set(numbers), _decoders[PartEntry].decode
+        return {
+            number: decode(value)
+            for key, value in rows_between(self.table, first, end)
+            if (number := part_number_of_row(key)) in wanted
+        }
+
+    def end_parts(self, upload: Version, taken: Sequence[int]) -> None:
+        """Drop the parts of an upload, and keep the rest of many for :meth:`drop_leftovers`.
+
+        An object took over the contents of the parts ``taken``.
+        """
+        if self._drop_parts(upload, taken, self.leftovers_at_once) > self.leftovers_at_once:
+            self.put_record(ended_upload_row(upload), EndedUpload(tuple(taken)))
+
+    def _drop_parts(self, upload: Version, taken: Sequence[int], parts_max: int) -> int:
+        """Drop parts of an ended upload, at most ``parts_max``.
+
+        Return the number dropped, and 1 more if parts are left.
+        """
+        prefix, kept = parts_of(upload), set(taken)
+        parts = self.table.scan(prefix, after(prefix), parts_max + 1)
+        for key, value in parts[:parts_max]:
+            if part_number_of_row(key) not in kept:
+                self.give_up(_decoders[PartEntry].decode(value).content)
+            self.delete(key)
+        return len(parts)
 
     # -- contents ----------------------------------------------------------------------------------
 
@@ -351,26 +384,54 @@ class BucketState:
         place = None if row is None else self.record(row, ContentPlace)
         return 0 if place is None else place.depth
 
-    def has_due_contents(self) -> bool:
-        """Return whether a shared content can be taken apart: no session may need it any more."""
-        return bool(self._due_contents(1))
+    def has_leftovers(self) -> bool:
+        """Return whether a part of an ended upload, or an unused shared content, can be dropped.
+
+        No session may need the content any more.
+        """
+        return bool(self._ended_uploads(1) or self._due_contents(1))
+
+    def drop_leftovers(self) -> None:
+        """Drop parts of ended uploads, and take unused shared contents apart: a portion of each."""
+        left = self.leftovers_at_once
+        for row, value in self._ended_uploads(left):
+            taken = _decoders[EndedUpload].decode(value).taken
+            found = self._drop_parts(version_of_row(row), taken, left)
+            if found <= left:
+                self.delete(row)
+            left -= found
+            if left <= 0:
+                break
+        self._take_apart(self.leftovers_at_once)
+
+    def _ended_uploads(self, limit: int) -> Sequence[tuple[bytes, bytes]]:
+        return self.table.scan(ENDED_UPLOAD_ROWS, after(ENDED_UPLOAD_ROWS), limit)
 
     def _due_contents(self, limit: int) -> Sequence[tuple[bytes, bytes]]:
         end = garbage_content_row(self.lowest_reading, Version(0))
         return self.table.scan(GARBAGE_CONTENT_ROWS, end, limit)
 
-    def take_apart(self, pieces_max: int) -> None:
-        """Take shared contents apart that no session may need, of at most ``pieces_max`` pieces."""
-        for row, _ in self._due_contents(pieces_max):
+    def _take_apart(self, pieces_max: int) -> None:
+        """Take shared contents apart that no session may need, of at most ``pieces_max`` pieces.
+
+        The pieces left are in the row of the garbage: a reader whose session has ended finds no
+        content, in place of a part of it.
+        """
+        for row, value in self._due_contents(pieces_max):
             content = version_of_row(row)
-            pieces = self._shared(content)
-            pieces_max -= len(pieces)
-            if pieces_max < 0:
-                return
-            for key in (row, content_row(content), content_place_row(content)):
-                self.delete(key)
-            for piece in pieces:
+            pieces = _pieces.decode(value) if value else self._shared(content)
+            if not value:
+                self.delete(content_row(content))
+                self.delete(content_place_row(content))
+            if left := pieces[pieces_max:]:
+                self.put(row, _encode(left))
+            else:
+                self.delete(row)
+            for piece in pieces[:pieces_max]:
                 self.give_up(piece)
+            pieces_max -= len(pieces)
+            if pieces_max <= 0:
+                return
 
     def part_sizes(self, entry: ObjectEntry) -> list[int]:
         """Return the sizes of the parts of a multipart upload that an object was made of.

@@ -52,7 +52,7 @@ from ares.bucket.commands import (
     request_print,
 )
 from ares.bucket.index_records import (
-    PART_NUMBER_MAX,
+    LEFTOVERS_AT_ONCE,
     UPLOADED_PART_BYTES_MIN,
     Blob,
     BucketEntry,
@@ -108,7 +108,8 @@ class BucketFold:
     An entry that fails, as on a full disk, may leave half of the rows: from this moment the index
     is broken, and has no state to answer from.
 
-    ``kept``, ``part_bytes_min``: as by default, unless all processes of a test say otherwise.
+    ``kept``, ``part_bytes_min``, ``leftovers_at_once``: as by default, unless all processes of a
+    test say otherwise.
     """
 
     def __init__(
@@ -117,9 +118,11 @@ class BucketFold:
         partition: int = 0,
         kept: int = INVOCATIONS_KEPT,
         part_bytes_min: int = UPLOADED_PART_BYTES_MIN,
+        leftovers_at_once: int = LEFTOVERS_AT_ONCE,
     ) -> None:
         self._state = BucketState(table)
         self._state.part_bytes_min = part_bytes_min
+        self._state.leftovers_at_once = leftovers_at_once
         self._whole = True
         self._partition = partition
         self.kept = kept
@@ -300,7 +303,7 @@ class BucketFold:
             case Collected():
                 for blob in operation.blobs:
                     self._forget_garbage(blob)
-                state.take_apart(PART_NUMBER_MAX)
+                state.drop_leftovers()
                 return COMMAND_DONE
             case KeepSnapshot():
                 return self._keep_snapshot(command, operation)

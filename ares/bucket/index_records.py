@@ -28,6 +28,9 @@ CHECKSUM_BYTES_MAX = 256
 BATCH_ITEMS_MAX = 1000
 PART_NUMBER_MAX = 10_000
 OBJECT_BYTES_MAX = 5 * 1024**4
+LEFTOVERS_AT_ONCE = 1000
+"""Parts of ended uploads, or pieces of unused contents, that a command drops: it bounds a turn."""
+
 UPLOADED_PART_BYTES_MIN = 5 * 1024**2
 """Bytes of a part, except for the last part of an object."""
 
@@ -126,12 +129,25 @@ class ObjectEntry(Struct, frozen=True, array_like=True, gc=False):
 
 
 class UploadEntry(Struct, frozen=True, array_like=True, gc=False):
-    """A multipart upload under way. The id is the version of the command that began the upload."""
+    """A multipart upload under way. The id is the version of the command that began the upload.
+
+    ``part_bytes``: of the parts.
+    """
 
     ms: Milliseconds
     metadata: Metadata
     tags: Tags
     checksum: Checksum
+    part_bytes: Count = 0
+
+
+class EndedUpload(Struct, frozen=True, array_like=True, gc=False):
+    """An upload that ended with more parts than a command drops.
+
+    ``taken``: the parts whose contents an object took over.
+    """
+
+    taken: tuple[PartNumber, ...] = ()
 
 
 class PartEntry(Struct, frozen=True, array_like=True, gc=False):

@@ -1,6 +1,6 @@
 """The changes of multipart uploads."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from blake3 import blake3
@@ -29,7 +29,7 @@ from ares.bucket.index_records import (
     piece_of,
 )
 from ares.bucket.object_changes import add_version, judged_source, over_quota
-from ares.bucket.row_keys import part_number_of_row, part_row, upload_row
+from ares.bucket.row_keys import part_row, upload_row
 
 
 def begin_upload(state: BucketState, operation: BeginUpload) -> CommandResult:
@@ -56,14 +56,14 @@ def change_upload(state: BucketState, operation: OfUpload) -> CommandResult:
             case PutPart() | CopyPart():
                 part = _part(state, operation)
                 if isinstance(part, PartEntry):
-                    outcome = _put_part(state, operation, bucket, part)
+                    outcome = _put_part(state, operation, bucket, upload, part)
                     etag, size = part.etag, part.size
                 else:
                     outcome = part
             case CompleteUpload():
                 return _complete(state, operation, bucket, upload)
             case _:  # AbortUpload
-                _end(state, operation, bucket)
+                _end(state, operation, bucket, upload)
                 outcome = CommandOutcome.DONE
     if outcome is not CommandOutcome.DONE and isinstance(operation, PutPart):
         state.lose(own_blobs(operation))
@@ -95,7 +95,11 @@ def copied_etag(source: ObjectEntry, first: int, length: int) -> str:
 
 
 def _put_part(
-    state: BucketState, operation: PutPart | CopyPart, bucket: BucketEntry, part: PartEntry
+    state: BucketState,
+    operation: PutPart | CopyPart,
+    bucket: BucketEntry,
+    upload: UploadEntry,
+    part: PartEntry,
 ) -> CommandOutcome:
     """Set a part, in place of an earlier part with the number."""
     row = part_row(operation.upload, operation.part)
@@ -107,6 +111,8 @@ def _put_part(
         if known is not None:
             state.give_up(known.content)
         state.put_record(row, part)
+        begun = replace(upload, part_bytes=upload.part_bytes + growth)
+        state.put_record(upload_row(operation.bucket, operation.key, operation.upload), begun)
         state.set_bucket(operation.bucket, replace(bucket, part_bytes=bucket.part_bytes + growth))
     return outcome
 
@@ -115,7 +121,8 @@ def _complete(
     state: BucketState, operation: CompleteUpload, bucket: BucketEntry, upload: UploadEntry
 ) -> CommandResult:
     """Make an object of the named parts, and give up the rest."""
-    there = {part_number_of_row(row): part for row, part in state.parts(operation.upload)}
+    numbers = [named.part for named in operation.parts]
+    there = state.parts(operation.upload, numbers)
     outcome = _judged_parts(state, operation.parts, there)
     if outcome is CommandOutcome.DONE:
         current = state.newest(operation.bucket, operation.key)
@@ -134,7 +141,7 @@ def _complete(
     result = add_version(state, operation.bucket, operation.key, entry)
     after = state.bucket(operation.bucket)
     assert after is not None, "the bucket was looked up at this position"
-    _end(state, operation, after, {named.part for named in operation.parts})
+    _end(state, operation, after, upload, numbers)
     return result
 
 
@@ -158,15 +165,15 @@ def _judged_parts(
 
 
 def _end(
-    state: BucketState, operation: OfUpload, bucket: BucketEntry, taken: Collection[int] = ()
+    state: BucketState,
+    operation: OfUpload,
+    bucket: BucketEntry,
+    upload: UploadEntry,
+    taken: Sequence[int] = (),
 ) -> None:
-    """Remove an upload and the parts. An object takes over the uses of the parts ``taken``."""
-    size = 0
-    for row, part in state.parts(operation.upload):
-        size += part.size
-        if part_number_of_row(row) not in taken:
-            state.give_up(part.content)
-        state.delete(row)
+    """End an upload. An object takes over the uses of the parts ``taken``."""
     state.delete(upload_row(operation.bucket, operation.key, operation.upload))
-    bucket = replace(bucket, uploads=bucket.uploads - 1, part_bytes=bucket.part_bytes - size)
+    part_bytes = bucket.part_bytes - upload.part_bytes
+    bucket = replace(bucket, uploads=bucket.uploads - 1, part_bytes=part_bytes)
     state.set_bucket(operation.bucket, bucket)
+    state.end_parts(operation.upload, taken)

@@ -20,6 +20,7 @@ INVOCATION_ORDER_ROWS = b"j"
 SNAPSHOT_ROWS = b"m"
 OBJECT_ROWS = b"o"
 PART_ROWS = b"p"
+ENDED_UPLOAD_ROWS = b"q"
 RESULT_ROWS = b"r"
 SESSION_ROWS = b"s"
 UPLOAD_ROWS = b"u"
@@ -105,6 +106,11 @@ def part_number_of_row(row: bytes) -> int:
     return int.from_bytes(row[-2:])
 
 
+def ended_upload_row(upload: Version) -> bytes:
+    """Return the row of an upload that ended, and has parts left."""
+    return ENDED_UPLOAD_ROWS + _version.pack(upload.position, upload.index)
+
+
 def blob_row(blob: Blob) -> bytes:
     return BLOB_ROWS + _pair.pack(blob.session, blob.counter)
 
@@ -123,7 +129,10 @@ def content_place_row(content: Version) -> bytes:
 
 
 def garbage_content_row(position: int, content: Version) -> bytes:
-    """Return the row of a shared content that nothing uses since the command at ``position``."""
+    """Return the row of a shared content that nothing uses since the command at ``position``.
+
+    The value has the pieces left of a content that is taken apart.
+    """
     packed = _version.pack(content.position, content.index)
     return GARBAGE_CONTENT_ROWS + _number.pack(position) + packed
 

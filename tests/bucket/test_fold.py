@@ -35,6 +35,7 @@ from ares.bucket.commands import (
 from ares.bucket.fold import UnknownLevel
 from ares.bucket.index_records import CONTENT_LEVELS_MAX, Version, Versioning
 from ares.model.units import MIB
+from ares.testing.sim.buckets.index_audit import audit_index
 from tests.bucket.index_driver import IndexDriver
 
 O = CommandOutcome  # noqa: E741
@@ -436,6 +437,48 @@ def test_an_aborted_upload_leaves_garbage_and_takes_no_part(index, session, uplo
     assert garbage(index) == [(session.number, 3), (session.number, 5)]
 
 
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_the_parts_of_an_ended_upload_are_dropped_in_portions(index, session, upload, taken):
+    """The bucket's counters and the end of the bucket wait for no part."""
+    index.state.leftovers_at_once = 3
+    for number in range(1, 8):
+        part(session, upload, number, f"p{number}")
+    if taken:
+        named = [(number, f"p{number}") for number in (2, 7)[:taken]]
+        assert session.give(complete(upload, *named)).done
+        session.give(DeleteObject("photos", "cat"))
+    else:
+        assert session.give(AbortUpload("photos", "cat", upload)).done
+    at_once = {0: 3, 1: 3, 2: 2}[taken]  # of parts 1, 2, 3, an object took over part 2
+    assert len(garbage(index)) == at_once
+    assert index.state.bucket("photos").part_bytes == 0
+    assert session.give(DeleteBucket("photos")).done
+    for dropped in (6, 7):
+        audit_index(index.state)
+        assert index.state.has_leftovers()
+        session.give(Collected(()))
+        assert len(garbage(index)) >= dropped - taken
+    audit_index(index.state)
+    take_apart(index, session)
+    assert (index.state.has_leftovers(), len(garbage(index))) == (False, 7)
+    assert index.state.table.scan(b"p", b"r", 10) == []
+
+
+def test_portions_of_several_ended_uploads_come_one_after_the_other(index, session):
+    index.state.leftovers_at_once = 2
+    for parts in (4, 2, 3):
+        upload = session.give(BeginUpload("photos", "cat")).version
+        for number in range(1, parts + 1):
+            part(session, upload, number, f"p{number}")
+        session.give(AbortUpload("photos", "cat", upload))
+    left = []
+    while index.state.has_leftovers():
+        left.append(9 - len(garbage(index)))
+        session.give(Collected(()))
+        audit_index(index.state)
+    assert left == [3, 1]
+
+
 def test_a_part_is_a_copy_of_a_range(index, session, upload):
     put(session, key="dog", length=2 * BIG)
     source = CopySource("photos", "dog")
@@ -467,6 +510,7 @@ def large_object(index, session, parts, key="big"):
     session.give(DeleteObject("photos", "source"))
     named = tuple(NamedPart(number, "p") for number in range(1, parts + 1))
     assert session.give(CompleteUpload("photos", key, upload, named, "big")).done
+    return index.entry(key)
 
 
 def test_a_copy_moves_no_pieces(index, session, monkeypatch):
@@ -495,22 +539,30 @@ def test_a_shared_content_is_taken_apart_after_its_last_use_and_every_promise(in
     session.give(DeleteObject("photos", "dog"))
     take_apart(index, session)
     assert len(list(index.state.leaves(content))) == 3, "the reader may need it"
-    assert not index.state.has_due_contents()
+    assert not index.state.has_leftovers()
     take_apart(index, session, reader)
     assert len(garbage(index)) == 1
     with pytest.raises(ContentGone, match="read the object again"):
         list(index.state.leaves(content))
 
 
-def test_contents_are_taken_apart_in_portions(index, session, monkeypatch):
-    monkeypatch.setattr("ares.bucket.fold.PART_NUMBER_MAX", 5)
+def test_contents_are_taken_apart_in_portions(index, session):
     for number in range(4):
         large_object(index, session, 2, f"big{number}")
         session.give(DeleteObject("photos", f"big{number}"))
+    content = large_object(index, session, 3, "last").content
+    session.give(DeleteObject("photos", "last"))
+    index.state.leftovers_at_once = 5
     take_apart(index, session)
-    assert (index.state.has_due_contents(), len(garbage(index))) == (True, 2)
+    assert (index.state.has_leftovers(), len(garbage(index))) == (True, 2)
     session.give(Collected(()))
-    assert (index.state.has_due_contents(), len(garbage(index))) == (False, 4)
+    assert (index.state.has_leftovers(), len(garbage(index))) == (True, 4)
+    with pytest.raises(ContentGone):  # also while pieces are left
+        list(index.state.leaves(content))
+    audit_index(index.state)
+    session.give(Collected(()))
+    assert (index.state.has_leftovers(), len(garbage(index))) == (False, 5)
+    audit_index(index.state)
 
 
 def test_ranges_of_nested_contents_are_the_bytes(index, session):

@@ -90,20 +90,24 @@ class IndexUpkeep:
             with tasks.supervised("collector of the buckets"):
                 try:
                     await self.drop_unnamed()
-                    if self._index.is_oldest:
-                        await self.collect()
+                    while self._index.is_oldest and await self.collect():
+                        continue
                 except AresError as error:
                     log.info("garbage of buckets stays for now: %s", error)
             await asyncio.sleep(COLLECTION_S)
 
-    async def collect(self) -> None:
-        """Drop the oldest garbage of which no process has a need, and tell the index."""
+    async def collect(self) -> bool:
+        """Drop the oldest garbage of which no process has a need, and tell the index.
+
+        Return whether more parts of ended uploads, or of contents, can be dropped at once.
+        """
         state = self._index.state
         found = [blob for _, blob in state.garbage(BLOBS_AT_ONCE) if may_drop(state, blob)]
-        if not found and not state.has_due_contents():
-            return
+        if not found and not state.has_leftovers():
+            return False
         await self._blobs.drop([name for blob in found for name in chunk_names(blob)], DROP_S)
         await self._index.keep_up(Collected(tuple(found)), DROP_S)
+        return state.has_leftovers()
 
     async def drop_unnamed(self) -> None:
         """Drop own chunks whose command was never given to the log."""

@@ -32,6 +32,9 @@ from ares.bucket.index_records import Version, Versioning
 MODEL_PART_BYTES_MIN = 4
 """Bytes of a part, except the last, in this scenario."""
 
+MODEL_BOUNDS = {"part_bytes_min": MODEL_PART_BYTES_MIN, "leftovers_at_once": 1}
+"""Bounds of all folds of this scenario: each end of an upload with two parts leaves a part."""
+
 
 class ModelVersion(NamedTuple):
     """A version of a key. ``data``: None for a deletion."""

@@ -26,7 +26,7 @@ from ares.bucket.fold import BucketFold
 from ares.bucket.index_records import Blob, ObjectEntry, Version
 from ares.bucket.memory_table import MemoryTable
 from ares.testing.sim.buckets.bucket_model import (
-    MODEL_PART_BYTES_MIN,
+    MODEL_BOUNDS,
     BucketModel,
     ModelVersion,
     holds,
@@ -89,7 +89,7 @@ class BucketOracle:
     """The truth of a run. ``floor``: the position that a request which begins now must know."""
 
     def __init__(self, kept: int) -> None:
-        self.truth = BucketFold(MemoryTable(), kept=kept, part_bytes_min=MODEL_PART_BYTES_MIN)
+        self.truth = BucketFold(MemoryTable(), kept=kept, **MODEL_BOUNDS)
         self.floor = 0
         self.contents: dict[str, bytes] = {}
         self.model = BucketModel(self.contents)

@@ -45,7 +45,7 @@ from ares.model.errors import BadInput, LeftBehind, ObjectNotFound, Trimmed
 from ares.model.identity import ObjectName
 from ares.registers.write_once import create, drop, fetch, list_names, members
 from ares.sharedlog.log_operations import Follower
-from ares.testing.sim.buckets.bucket_model import MODEL_PART_BYTES_MIN
+from ares.testing.sim.buckets.bucket_model import MODEL_BOUNDS
 from ares.testing.sim.buckets.bucket_oracle import BucketOracle
 from ares.testing.sim.buckets.gateway_ports import STOPPED_LOOK_S, BlobPort, LogPort, PortRun
 from ares.testing.sim.buckets.simulated_table import SimTable
@@ -145,7 +145,7 @@ class GatewayProcess:
     def _open_index(self, table: SimTable) -> None:
         """Begin at the last save of the rows, with a new session."""
         self.table = table
-        self.fold = BucketFold(table, kept=self._run.plan.kept, part_bytes_min=MODEL_PART_BYTES_MIN)
+        self.fold = BucketFold(table, kept=self._run.plan.kept, **MODEL_BOUNDS)
         self.session = BucketSession(self.fold)
         self.idle = True
         self._follow(self.fold.state.position)
@@ -342,9 +342,7 @@ class GatewayProcess:
             return False
         self._world.narrate(f"{self.name} BEGINS at the snapshot of {snapshot.position}")
         self.table, self._skipped = table, snapshot.position
-        self.fold = self.session.fold = BucketFold(
-            table, kept=self._run.plan.kept, part_bytes_min=MODEL_PART_BYTES_MIN
-        )
+        self.fold = self.session.fold = BucketFold(table, kept=self._run.plan.kept, **MODEL_BOUNDS)
         for session, number in list(self._commits):
             result = self.fold.state.result(session, number)
             if result is not None:

@@ -10,10 +10,12 @@ from ares.bucket.index_records import (
     Blob,
     BucketEntry,
     ContentPlace,
+    EndedUpload,
     ObjectEntry,
     PartEntry,
     Piece,
     SnapshotEntry,
+    UploadEntry,
     piece_of,
 )
 from ares.bucket.row_keys import (
@@ -21,6 +23,7 @@ from ares.bucket.row_keys import (
     BUCKET_ROWS,
     CONTENT_PLACE_ROWS,
     CONTENT_ROWS,
+    ENDED_UPLOAD_ROWS,
     GARBAGE_CONTENT_ROWS,
     GARBAGE_ROWS,
     INVOCATION_ROWS,
@@ -35,10 +38,13 @@ from ares.bucket.row_keys import (
     content_place_row,
     garbage_content_row,
     garbage_row,
+    part_number_of_row,
     position_of_row,
     version_of_row,
 )
 from ares.testing.sim.invariants import PromiseBroken
+
+_decode_pieces = msgspec.msgpack.Decoder(tuple[Piece, ...]).decode
 
 
 class IndexCount:
@@ -51,22 +57,37 @@ class IndexCount:
             key[1:]: [0] * 5 for key, _ in self.rows(BUCKET_ROWS, BucketEntry)
         }
         self._count_objects()
-        uploads = {}
-        for key, _ in rows_between(self._table, UPLOAD_ROWS, after(UPLOAD_ROWS)):
-            uploads[key[-VERSION_BYTES:]] = counts = self.buckets[key[1 : key.index(b"\0")]]
-            counts[3] += 1
-        for key, part in self.rows(PART_ROWS, PartEntry):
-            uploads[key[1 : 1 + VERSION_BYTES]][4] += part.size
-            self._use(part.content)
+        self._count_parts()
         for _, snapshot in self.rows(SNAPSHOT_ROWS, SnapshotEntry):
             self._use(piece_of(snapshot.blob))
-        for _, pieces in self.rows(CONTENT_ROWS, tuple[Piece, ...]):
-            for piece in pieces:
-                self._use(piece)
+        for kind in (CONTENT_ROWS, GARBAGE_CONTENT_ROWS):
+            for _, value in rows_between(self._table, kind, after(kind)):
+                for piece in _decode_pieces(value) if value else ():
+                    self._use(piece)
 
     def rows(self, kind: bytes, record: Any) -> list[tuple[bytes, Any]]:
         decode = msgspec.msgpack.Decoder(record).decode
         return [(key, decode(value)) for key, value in rows_between(self._table, kind, after(kind))]
+
+    def _count_parts(self) -> None:
+        """Count uploads and their parts, also the parts left of uploads that ended."""
+        taken = {key[1:]: ended.taken for key, ended in self.rows(ENDED_UPLOAD_ROWS, EndedUpload)}
+        counts, told = {}, {}
+        for key, upload in self.rows(UPLOAD_ROWS, UploadEntry):
+            name = key[-VERSION_BYTES:]
+            counts[name], told[name] = self.buckets[key[1 : key.index(b"\0")]], upload.part_bytes
+            counts[name][3] += 1
+        sizes = dict.fromkeys(told, 0)
+        for key, part in self.rows(PART_ROWS, PartEntry):
+            name, number = key[1 : 1 + VERSION_BYTES], part_number_of_row(key)
+            if name in counts:
+                counts[name][4] += part.size
+                sizes[name] += part.size
+            elif name not in taken:
+                raise PromiseBroken(f"part {number} has no upload")
+            if number not in taken.get(name, ()):
+                self._use(part.content)
+        _agree("the bytes of parts", told, sizes)
 
     def _count_objects(self) -> None:
         last = b""
@@ -120,9 +141,11 @@ def _audit_contents(state: BucketState, count: IndexCount) -> None:
         _agree("a row of garbage", key, garbage_row(position, blob))
         _agree("uses of garbage", places[blob_row(blob)], ContentPlace(0, position))
         listed.add(blob_row(blob))
-    for key, _ in rows_between(state.table, GARBAGE_CONTENT_ROWS, after(GARBAGE_CONTENT_ROWS)):
+    for key, left in rows_between(state.table, GARBAGE_CONTENT_ROWS, after(GARBAGE_CONTENT_ROWS)):
         position, content = position_of_row(key), version_of_row(key)
         _agree("a row of garbage", key, garbage_content_row(position, content))
+        if left:  # the content is taken apart, and has no place
+            continue
         place = places[content_place_row(content)]
         _agree("uses of garbage", (place.uses, place.garbage), (0, position))
         listed.add(content_place_row(content))
