@@ -265,9 +265,8 @@ class BucketState:
     def entry(self, bucket: str, key: str, version: Version) -> ObjectEntry | None:
         return self.record(object_row(bucket, key, version), ObjectEntry)
 
-    def null_entry(self, bucket: str, key: str) -> ObjectEntry | None:
-        """Return the null version of a key: the newest knows its version."""
-        newest = self.newest(bucket, key)
+    def null_entry(self, bucket: str, key: str, newest: ObjectEntry | None) -> ObjectEntry | None:
+        """Return the null version of a key: the newest version knows its version."""
         if newest is None or newest.null:
             return newest
         older = newest.null_version
@@ -279,7 +278,8 @@ class BucketState:
         """Return the named version, the null version, or the newest."""
         if version is not None:
             return self.entry(bucket, key, version)
-        return self.null_entry(bucket, key) if null else self.newest(bucket, key)
+        newest = self.newest(bucket, key)
+        return self.null_entry(bucket, key, newest) if null else newest
 
     def set_entry(self, bucket: str, key: str, entry: ObjectEntry) -> None:
         self.put_record(object_row(bucket, key, entry.version), entry)

@@ -124,8 +124,8 @@ def _complete(
     numbers = [named.part for named in operation.parts]
     there = state.parts(operation.upload, numbers)
     outcome = _judged_parts(state, operation.parts, there)
+    current = state.newest(operation.bucket, operation.key)
     if outcome is CommandOutcome.DONE:
-        current = state.newest(operation.bucket, operation.key)
         outcome = judge(operation.conditions, current)
     if outcome is not CommandOutcome.DONE:
         return CommandResult(outcome)
@@ -138,7 +138,7 @@ def _complete(
         *(upload.metadata, operation.checksum or upload.checksum, upload.tags),
         len(chosen),
     )
-    result = add_version(state, operation.bucket, operation.key, entry)
+    result = add_version(state, operation.bucket, operation.key, entry, current)
     after = state.bucket(operation.bucket)
     assert after is not None, "the bucket was looked up at this position"
     _end(state, operation, after, upload, numbers)

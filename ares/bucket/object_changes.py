@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from ares.bucket.commands import (
     DeleteObject,
     ItemOperation,
     ObjectBatch,
+    OfObject,
     PutObject,
     SetTags,
     own_blobs,
@@ -28,6 +30,18 @@ from ares.bucket.index_records import (
 from ares.model.numbers import POSITION_MAX
 
 
+class _Judgement(NamedTuple):
+    """The outcome of an item by a state, the bytes added, and the newest version of the key."""
+
+    outcome: CommandOutcome
+    growth: int = 0
+    current: ObjectEntry | None = None
+
+    @property
+    def holds(self) -> bool:
+        return self.outcome is CommandOutcome.DONE
+
+
 def change_objects(state: BucketState, batch: ObjectBatch) -> CommandResult:
     """Apply the items of a batch, each by the state after the earlier items.
 
@@ -36,13 +50,15 @@ def change_objects(state: BucketState, batch: ObjectBatch) -> CommandResult:
     deletions: a rename needs no room.
     """
     if batch.atomic:
-        verdicts = _judged_together(state, batch.items)
-        if any(verdict is not CommandOutcome.DONE for verdict in verdicts):
+        judged = _judged_together(state, batch.items)
+        if not all(judgement.holds for judgement in judged):
             state.lose(own_blobs(batch))
-            return CommandResult(
-                CommandOutcome.BATCH_FAILED, items=tuple(map(CommandResult, verdicts))
-            )
-        results = [_change(state, item, index) for index, item in enumerate(batch.items)]
+            verdicts = tuple(CommandResult(judgement.outcome) for judgement in judged)
+            return CommandResult(CommandOutcome.BATCH_FAILED, items=verdicts)
+        results = [
+            _change(state, item, index, judgement.current)
+            for index, (item, judgement) in enumerate(zip(batch.items, judged, strict=True))
+        ]
     else:
         results = [change_object(state, item, index) for index, item in enumerate(batch.items)]
     return CommandResult(CommandOutcome.DONE, items=tuple(results))
@@ -50,31 +66,34 @@ def change_objects(state: BucketState, batch: ObjectBatch) -> CommandResult:
 
 def change_object(state: BucketState, item: ItemOperation, index: int = 0) -> CommandResult:
     """Apply an item if the conditions hold; otherwise the new blob is garbage."""
-    verdict, growth = _judged(state, item)
-    if verdict is CommandOutcome.DONE:
-        verdict = over_quota(state.bucket(item.bucket), growth)
+    judgement = _judged(state, item)
+    verdict = judgement.outcome
+    if judgement.holds:
+        verdict = over_quota(state.bucket(item.bucket), judgement.growth)
     if verdict is not CommandOutcome.DONE:
         state.lose(own_blobs(item))
         return CommandResult(verdict)
-    return _change(state, item, index)
+    return _change(state, item, index, judgement.current)
 
 
-def _judged_together(state: BucketState, items: Sequence[ItemOperation]) -> list[CommandOutcome]:
-    """Return the outcome of each item; a bucket must have room for the growth by all items."""
+def _judged_together(state: BucketState, items: Sequence[ItemOperation]) -> list[_Judgement]:
+    """Return the judgement of each item; a bucket must have room for the growth by all items."""
     judged = [_judged(state, item) for item in items]
     growths: Counter[str] = Counter()
-    for item, (_, growth) in zip(items, judged, strict=True):
-        growths[item.bucket] += growth
+    for item, judgement in zip(items, judged, strict=True):
+        growths[item.bucket] += judgement.growth
     return [
-        verdict
-        if verdict is not CommandOutcome.DONE or growth <= 0
-        else over_quota(state.bucket(item.bucket), growths[item.bucket])
-        for item, (verdict, growth) in zip(items, judged, strict=True)
+        judgement
+        if not judgement.holds or judgement.growth <= 0
+        else judgement._replace(outcome=over_quota(state.bucket(item.bucket), growths[item.bucket]))
+        for item, judgement in zip(items, judged, strict=True)
     ]
 
 
-def _change(state: BucketState, item: ItemOperation, index: int) -> CommandResult:
-    """Apply an item that was judged by this state."""
+def _change(
+    state: BucketState, item: ItemOperation, index: int, current: ObjectEntry | None
+) -> CommandResult:
+    """Apply an item that was judged by this state. ``current``: the newest version of the key."""
     version = Version(state.position, index)
     match item:
         case PutObject():
@@ -90,47 +109,53 @@ def _change(state: BucketState, item: ItemOperation, index: int) -> CommandResul
             state.set_entry(item.bucket, item.key, replace(entry, tags=item.tags))
             return told(entry)
         case DeleteObject():
-            return _delete(state, item, version)
+            return _delete(state, item, version, current)
     state.use(entry.content)
-    return add_version(state, item.bucket, item.key, entry)
+    return add_version(state, item.bucket, item.key, entry, current)
 
 
-def _judged(state: BucketState, item: ItemOperation) -> tuple[CommandOutcome, int]:
-    """Return the outcome of an item by the present state, and the bytes added.
-
-    The state is not changed, and the quota is not judged.
-    """
+def _judged(state: BucketState, item: ItemOperation) -> _Judgement:
+    """Judge an item by the present state, which is not changed; the quota is not judged."""
     bucket = state.bucket(item.bucket)
     if bucket is None:
-        return CommandOutcome.NO_SUCH_BUCKET, 0
+        return _Judgement(CommandOutcome.NO_SUCH_BUCKET)
+    current = state.newest(item.bucket, item.key)
     if isinstance(item, DeleteObject | SetTags):
-        entry = state.chosen(item.bucket, item.key, item.version, item.null)
+        named = item.version is not None or item.null
+        entry = current
+        if named:
+            entry = state.chosen(item.bucket, item.key, item.version, item.null)
         if isinstance(item, SetTags):
             absent = entry is None or entry.marker
-            return CommandOutcome.NO_SUCH_KEY if absent else judge(item.conditions, entry), 0
-        if item.superseded and entry == state.newest(item.bucket, item.key):
-            return CommandOutcome.CONDITION_FAILED, 0
-        named = item.version is not None or item.null
-        gone = entry if named else _replaced(state, bucket, item.bucket, item.key)
-        return judge(item.conditions, entry), -gone.size if gone is not None else 0
-    current = state.newest(item.bucket, item.key)
+            verdict = CommandOutcome.NO_SUCH_KEY if absent else judge(item.conditions, entry)
+            return _Judgement(verdict)
+        if item.superseded and entry == current:
+            return _Judgement(CommandOutcome.CONDITION_FAILED)
+        gone = entry if named else _replaced(state, bucket, item, current)
+        lost = -gone.size if gone is not None else 0
+        return _Judgement(judge(item.conditions, entry), lost, current)
     verdict = judge(item.conditions, current)
     if verdict is not CommandOutcome.DONE:
-        return verdict, 0
+        return _Judgement(verdict)
     if isinstance(item, CopyObject):
         source = judged_source(state, item.source)
         if not isinstance(source, ObjectEntry):
-            return source, 0
+            return _Judgement(source)
         size = source.size
     else:
         size = piece_of(item.content).length
-    replaced = _replaced(state, bucket, item.bucket, item.key)
-    return CommandOutcome.DONE, size - (0 if replaced is None else replaced.size)
+    replaced = _replaced(state, bucket, item, current)
+    growth = size - (0 if replaced is None else replaced.size)
+    return _Judgement(CommandOutcome.DONE, growth, current)
 
 
-def _replaced(state: BucketState, bucket: BucketEntry, name: str, key: str) -> ObjectEntry | None:
+def _replaced(
+    state: BucketState, bucket: BucketEntry, item: OfObject, current: ObjectEntry | None
+) -> ObjectEntry | None:
     """Return the version that the next version of a key replaces: the null version, if any."""
-    return None if bucket.versioning is Versioning.ON else state.null_entry(name, key)
+    if bucket.versioning is Versioning.ON:
+        return None
+    return state.null_entry(item.bucket, item.key, current)
 
 
 def over_quota(bucket: BucketEntry | None, growth: int) -> CommandOutcome:
@@ -172,28 +197,44 @@ def _existing(state: BucketState, item: SetTags) -> ObjectEntry:
     return entry
 
 
-def _delete(state: BucketState, item: DeleteObject, version: Version) -> CommandResult:
+def _delete(
+    state: BucketState, item: DeleteObject, version: Version, current: ObjectEntry | None
+) -> CommandResult:
     """Remove a named version; without a name, remove the object or add a deletion."""
     bucket = state.bucket(item.bucket)
     assert bucket is not None, "the bucket was judged at this position"
-    if item.version is not None or item.null or bucket.versioning is Versioning.OFF:
+    named = item.version is not None or item.null
+    if not named and bucket.versioning is not Versioning.OFF:
+        marker = ObjectEntry(version, 0, "", state.ms, marker=True)
+        return add_version(state, item.bucket, item.key, marker, current)
+    entry = current
+    if named:
         entry = state.chosen(item.bucket, item.key, item.version, item.null)
-        if entry is None:
-            return CommandResult(CommandOutcome.DONE)
-        bucket = _without(state, item.bucket, item.key, bucket, entry)
-        state.set_bucket(item.bucket, bucket)
-        return told(entry)
-    marker = ObjectEntry(version, 0, "", state.ms, marker=True)
-    return add_version(state, item.bucket, item.key, marker)
+    if entry is None:
+        return CommandResult(CommandOutcome.DONE)
+    state.remove_entry(item.bucket, item.key, entry)
+    objects = bucket.objects
+    if entry == current:
+        objects += _counts(state.newest(item.bucket, item.key)) - _counts(current)
+    bucket = replace(
+        bucket,
+        versions=bucket.versions - 1,
+        bytes=bucket.bytes - entry.size,
+        objects=objects,
+    )
+    state.set_bucket(item.bucket, bucket)
+    return told(entry)
 
 
-def add_version(state: BucketState, name: str, key: str, entry: ObjectEntry) -> CommandResult:
+def add_version(
+    state: BucketState, name: str, key: str, entry: ObjectEntry, current: ObjectEntry | None
+) -> CommandResult:
     """Make ``entry`` the newest version of a key, in place of a null version or above all.
 
-    The caller counted the use of the content, before an old use goes: an object copied onto itself
-    keeps the bytes.
+    ``current``: the newest version until now. The caller counted the use of the content, before an
+    old use goes: an object copied onto itself keeps the bytes.
     """
-    bucket, current = state.bucket(name), state.newest(name, key)
+    bucket, replaced = state.bucket(name), None
     assert bucket is not None, "the bucket was judged at this position"
     if bucket.versioning is Versioning.ON:
         older = None
@@ -202,37 +243,23 @@ def add_version(state: BucketState, name: str, key: str, entry: ObjectEntry) -> 
         entry = replace(entry, null=False, null_version=older)
     else:
         entry = replace(entry, null=True, null_version=None)
-        replaced = state.null_entry(name, key)
+        replaced = state.null_entry(name, key, current)
         if replaced is not None:
-            bucket = _without(state, name, key, bucket, replaced)
-    there = state.newest(name, key)
+            state.remove_entry(name, key, replaced)
     state.set_entry(name, key, entry)
-    counted = there is not None and not there.marker
     bucket = replace(
         bucket,
-        versions=bucket.versions + 1,
-        bytes=bucket.bytes + entry.size,
-        objects=bucket.objects + (not entry.marker) - counted,
+        versions=bucket.versions + (replaced is None),
+        bytes=bucket.bytes + entry.size - (0 if replaced is None else replaced.size),
+        objects=bucket.objects + _counts(entry) - _counts(current),
     )
     state.set_bucket(name, bucket)
     return told(entry)
 
 
-def _without(
-    state: BucketState, name: str, key: str, bucket: BucketEntry, entry: ObjectEntry
-) -> BucketEntry:
-    """Remove a version, and return the bucket with its new counters."""
-    before = state.newest(name, key)
-    state.remove_entry(name, key, entry)
-    later = state.newest(name, key)
-    counted = before is not None and not before.marker
-    counts = later is not None and not later.marker
-    return replace(
-        bucket,
-        versions=bucket.versions - 1,
-        bytes=bucket.bytes - entry.size,
-        objects=bucket.objects + counts - counted,
-    )
+def _counts(newest: ObjectEntry | None) -> int:
+    """Return 1 for a key with an object, by the newest version."""
+    return newest is not None and not newest.marker
 
 
 def told(entry: ObjectEntry) -> CommandResult:
