@@ -34,6 +34,7 @@ from ares.bucket.commands import (
 )
 from ares.bucket.fold import UnknownLevel
 from ares.bucket.index_records import CONTENT_LEVELS_MAX, Version, Versioning
+from ares.bucket.row_keys import OBJECT_ROWS
 from ares.model.units import MIB
 from ares.testing.sim.buckets.index_audit import audit_index
 from tests.bucket.index_driver import IndexDriver
@@ -511,6 +512,18 @@ def large_object(index, session, parts, key="big"):
     named = tuple(NamedPart(number, "p") for number in range(1, parts + 1))
     assert session.give(CompleteUpload("photos", key, upload, named, "big")).done
     return index.entry(key)
+
+
+@pytest.mark.parametrize("versioning", [Versioning.OFF, Versioning.ON])
+def test_a_put_looks_the_newest_version_up_once(index, session, monkeypatch, versioning):
+    session.give(SetBucket("photos", versioning=versioning))
+    put(session)
+    scanned, scan = [], index.state.table.scan
+    monkeypatch.setattr(
+        index.state.table, "scan", lambda *bounds: (scanned.append(bounds[0][:1]), scan(*bounds))[1]
+    )
+    assert put(session, etag="e2").done
+    assert scanned.count(OBJECT_ROWS) == 1
 
 
 def test_a_copy_moves_no_pieces(index, session, monkeypatch):

@@ -4,7 +4,7 @@ Each breaks a sentence about the index or about the steps of a gateway, and the 
 must notice the fault.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -20,8 +20,9 @@ from ares.bucket.command_results import CommandOutcome, CommandResult
 from ares.bucket.commands import CopyObject, EndSession, OpenSession, encode_command
 from ares.bucket.fold import BucketFold
 from ares.bucket.garbage import may_drop
-from ares.bucket.index_records import ContentPlace, SessionEntry, Version
+from ares.bucket.index_records import ContentPlace, EndedUpload, SessionEntry, Version
 from ares.bucket.port import RowTableFailed
+from ares.bucket.row_keys import ended_upload_row
 from ares.sharedlog.log_operations import Follower
 from ares.testing.sim.buckets import gateway_process
 from ares.testing.sim.buckets.bucket_oracle import BucketOracle
@@ -422,6 +423,27 @@ def uploads_that_outlast_their_completion() -> Any:
     return patch.object(multipart, "_end", lambda *_: None)
 
 
+def contents_dropped_although_an_object_took_them_over() -> Any:
+    """Give up the contents of all parts left, without regard to the parts of an object."""
+    end = BucketState.end_parts
+
+    def careless(self: BucketState, upload: Version, taken: Sequence[int]) -> None:
+        end(self, upload, taken)
+        if self.record(ended_upload_row(upload), EndedUpload) is not None:
+            self.put_record(ended_upload_row(upload), EndedUpload())
+
+    return patch.object(BucketState, "end_parts", careless)
+
+
+def parts_beyond_a_portion_that_stay() -> Any:
+    """Drop the first portion of the parts of an ended upload, and forget the rest."""
+
+    def careless(self: BucketState, upload: Version, taken: Sequence[int]) -> None:
+        self._drop_parts(upload, taken, self.leftovers_at_once)
+
+    return patch.object(BucketState, "end_parts", careless)
+
+
 # -- determinism -----------------------------------------------------------------------------------
 
 
@@ -436,6 +458,8 @@ def another_order_of_entries_read_together() -> Any:
 
 
 BUCKET_FIRST_SEEDS: dict[Callable[[], Any], int] = {
+    contents_dropped_although_an_object_took_them_over: 0,
+    parts_beyond_a_portion_that_stay: 0,
     conditions_checked_at_the_gateway_only: 0,
     answers_at_the_append: 0,
     commands_before_the_chunks: 0,
