@@ -4,7 +4,8 @@ Every number, text and list is bounded while decoding. An entry with an error is
 for every process alike; a new field or kind therefore takes a new level.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Annotated
 
 import msgspec
@@ -383,10 +384,16 @@ def _common(value: object) -> object:
     kind = value.__struct_config__.tag
     fields: list[object] = [] if kind is None else [kind]
     told = len(fields)
-    for field in structs.fields(type(value)):
-        found = getattr(value, field.name)
-        common = field.name not in ("content", "checksum")
+    for name, default in _fields(type(value)):
+        found = getattr(value, name)
+        common = name not in ("content", "checksum")
         fields.append(_common(found) if common else None)
-        if common and found != field.default:
+        if common and found != default:
             told = len(fields)
     return fields[:told]
+
+
+@cache
+def _fields(kind: type[Struct]) -> Sequence[tuple[str, object]]:
+    """Return names and defaults: msgspec works them out anew, for a third of the time of a put."""
+    return [(field.name, field.default) for field in structs.fields(kind)]
