@@ -47,6 +47,7 @@ from tests.bucket.index_driver import IndexDriver
 KEYS = ["a", "a\0", "a/b", "b"]
 NAMES = ["one", "two"]
 BYTES = 5 * 2**20
+BOUNDS: dict[str, int] = {"kept": 20, "leftovers_at_once": 1}
 
 _steps = st.lists(
     st.tuples(
@@ -71,9 +72,9 @@ class Play:
     """The steps of a play: commands made out of small numbers, and applied."""
 
     def __init__(self) -> None:
-        self.index = IndexDriver(kept=20)
+        self.index = IndexDriver(**BOUNDS)
         self.sessions = [self.index.session() for _ in range(3)]
-        self.uploads = [Version(0)]
+        self.uploads = [(NAMES[0], KEYS[0], Version(0))]
         self.sent: list[bytes] = [b""]
         for bucket in NAMES:
             self.sessions[0].give(CreateBucket(bucket))
@@ -95,7 +96,7 @@ class Play:
         self.sent.append(encode_command(command))
         applied = index.apply(self.sent[-1])
         if applied is not None and kind == "begin" and applied.result.done:
-            self.uploads.append(applied.result.version)
+            self.uploads.append((bucket, key, applied.result.version))
         return command, applied
 
     def _operation(self, kind, session, bucket, key, other, number) -> Any:
@@ -114,7 +115,7 @@ class Play:
             case "copy":
                 return copy
             case "delete":
-                return DeleteObject(bucket, key, null=number > 3)
+                return DeleteObject(bucket, key, null=number > 3, superseded=number > 4)
             case "tags":
                 return SetTags(bucket, key, bytes([number]))
             case "rename" if key != other:
@@ -126,12 +127,12 @@ class Play:
             case "begin":
                 return BeginUpload(bucket, key)
             case "part":
-                return PutPart(bucket, key, upload, 1 + number % 3, session.blob(BYTES), "p")
+                return PutPart(*upload, 1 + number % 3, session.blob(BYTES), "p")
             case "complete":
                 parts = tuple(NamedPart(part, "p") for part in range(1, 2 + number % 3))
-                return CompleteUpload(bucket, key, upload, parts, "whole", conditions)
+                return CompleteUpload(*upload, parts, "whole", conditions)
             case "abort":
-                return AbortUpload(bucket, key, upload)
+                return AbortUpload(*upload)
             case "create":
                 return CreateBucket(bucket)
             case "drop":
@@ -173,13 +174,13 @@ def test_the_same_log_has_the_same_digest_with_either_table(tmp_path_factory, st
         play.step(*step)
     path = tmp_path_factory.mktemp("index") / "rows"
     file = SqliteTable(path, b"log")
-    fold = BucketFold(file, kept=20)
+    fold = BucketFold(file, **BOUNDS)
     for position, entry in enumerate(play.index.log):
         if position % every == every - 1:
             fold.save()
             file.close()
             file = SqliteTable(path, b"log")
-            fold = BucketFold(file, kept=20)
+            fold = BucketFold(file, **BOUNDS)
         fold.apply(entry)
     file.close()
     assert fold.state.digest == play.index.state.digest
@@ -194,12 +195,12 @@ def test_a_process_that_begins_at_a_snapshot_comes_to_the_same_digest(steps, at)
         play.step(*step)
     log = play.index.log
     at = min(at, len(log))
-    first, second = BucketFold(MemoryTable(), kept=20), MemoryTable()
+    first, second = BucketFold(MemoryTable(), **BOUNDS), MemoryTable()
     for entry in log[:at]:
         first.apply(entry)
     rows = rows_between(first.state.table, b"", ROWS_END)
     assert load_rows(second, rows, Saved(at, first.state.digest))
-    later = BucketFold(second, kept=20)
+    later = BucketFold(second, **BOUNDS)
     for entry in log[at:]:
         assert first.apply(entry) == later.apply(entry)
     assert first.state.digest == later.state.digest == counted_digest(second)
@@ -263,7 +264,7 @@ def test_the_changes_told_to_watchers_are_those_of_the_rows(steps):
     play = Play()
     for step in steps:
         play.step(*step)
-    index, changed = IndexDriver(kept=20), []
+    index, changed = IndexDriver(**BOUNDS), []
     for entry in play.index.log:
         before = object_rows(index)
         command = decode_command(entry)
