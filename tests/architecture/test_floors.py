@@ -206,6 +206,7 @@ BREACHES = [
         for name in ("time", "random", "uuid", "os", "secrets", "zmq")
     ],
     ("impure", {"replica__replica": "import logging"}, "imports logging below"),
+    ("impure", {"gateway__signing__x": "import asyncio"}, "imports asyncio below"),
     ("impure", {"replica__replica": "def f():\n    import os.path"}, "imports os.path below"),
     (
         "strangers",
