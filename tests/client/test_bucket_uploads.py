@@ -212,6 +212,21 @@ async def test_a_body_that_fails_at_its_end_changes_nothing(store, bucket, size)
     await asyncio.wait_for(until(dropped), 60)
 
 
+async def test_a_checksum_that_cannot_be_told_changes_nothing(store, bucket):
+    def wrong():
+        raise BadDigest
+
+    for size in (10, 9_000_000):
+        with pytest.raises(BadDigest):
+            await bucket._buckets.put(put_of("key"), bytes(size), LIMIT_S, checksum=wrong)
+    assert [each async for each in bucket.list()] == []
+
+    async def dropped():
+        return not await chunks(store)
+
+    await asyncio.wait_for(until(dropped), 60)
+
+
 @pytest.mark.parametrize("size", [10, 5000])
 async def test_a_checksum_is_taken_after_the_end_of_the_data(bucket, size):
     seen = []
