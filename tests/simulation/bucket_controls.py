@@ -6,7 +6,8 @@ must notice the fault.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from random import Random
+from typing import Any, Literal
 from unittest.mock import patch
 
 import msgspec
@@ -26,8 +27,16 @@ from ares.bucket.row_keys import ended_upload_row
 from ares.sharedlog.log_operations import Follower
 from ares.testing.sim.buckets import gateway_process
 from ares.testing.sim.buckets.bucket_oracle import BucketOracle
+from ares.testing.sim.buckets.bucket_plan import (
+    BucketPlan,
+    BucketStep,
+    BucketUserPlan,
+    GatewayFault,
+    draw_bucket,
+)
 from ares.testing.sim.buckets.gateway_process import GatewayProcess
 from ares.testing.sim.buckets.simulated_table import SimTable
+from ares.testing.sim.plan import Chances
 from tests.simulation.patches import together
 
 # -- the order of the steps ------------------------------------------------------------------------
@@ -386,6 +395,11 @@ def reads_before_the_own_open() -> Any:
     )
 
 
+def fenced_taken_for_no_change_after_a_snapshot() -> Any:
+    """Make a change again after the session's end, though this process skipped positions."""
+    return patch.object(GatewayProcess, "knows_all_since", lambda self, session: True)
+
+
 # -- invocations -----------------------------------------------------------------------------------
 
 
@@ -457,6 +471,47 @@ def another_order_of_entries_read_together() -> Any:
     return patch.object(Follower, "take", reversed_)
 
 
+# -- plays -----------------------------------------------------------------------------------------
+
+
+def a_gateway_stopped_beyond_a_trim(seed: int) -> BucketPlan:
+    """Draw a plan in which a gateway with commands under way stops until the log is trimmed.
+
+    The commands have no invocation id. The stop ends before the gateway gives them up, and beyond
+    the end of its session.
+    """
+    rng = Random(f"stopped beyond a trim {seed}")
+
+    def user(name: str, gateway: int, requests: int, ids: Literal["own", "none"]) -> BucketUserPlan:
+        steps = tuple(
+            BucketStep(rng.expovariate(1 / 0.03), "put", rng.choice(["k0", "k1", "k2"]), gateway)
+            for _ in range(requests)
+        )
+        return BucketUserPlan(name, steps, ids=ids)
+
+    return structs.replace(
+        draw_bucket(seed),
+        chances=Chances(0.005, 2.0, 0.0, 0.0, 0.005, 0.0),
+        clients=(
+            *(user(f"u{each}", 0, 20, "none") for each in range(4)),
+            *(user(f"v{each}", 1, 40, "own") for each in range(2)),
+        ),
+        skews_ms=(0, 0),
+        lags_s=(0.0, 0.0),
+        faults=(),
+        gateway_faults=(GatewayFault("stop", 0, rng.uniform(0.8, 1.2), 2.8),),
+        moves=(),
+        kept=1000,
+        snapshot_every=2,
+        answer_loss=0.0,
+    )
+
+
+BUCKET_PLAYS: dict[Callable[[], Any], Callable[[int], BucketPlan]] = {
+    fenced_taken_for_no_change_after_a_snapshot: a_gateway_stopped_beyond_a_trim,
+}
+"""Plays of the controls which the scenario's plans hardly ever notice."""
+
 BUCKET_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     contents_dropped_although_an_object_took_them_over: 0,
     parts_beyond_a_portion_that_stay: 0,
@@ -485,6 +540,7 @@ BUCKET_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     late_copies_that_run_again: 30,
     sessions_ended_although_they_spoke: 2,
     a_restart_that_keeps_its_session: 0,
+    fenced_taken_for_no_change_after_a_snapshot: 2,
     invocations_without_key_and_etag: 5,
     invocations_of_conditional_commands_alone: 0,
     invocations_forgotten_by_age_alone: 0,

@@ -5,8 +5,9 @@ Each control has the first seed of its hunt, which noticed the control when it w
 
 import pytest
 
-from ares.testing.sim.run import drawn, run_plan
-from tests.simulation.bucket_controls import BUCKET_FIRST_SEEDS
+from ares.testing.sim.buckets.bucket_plan import draw_bucket
+from ares.testing.sim.run import run_plan
+from tests.simulation.bucket_controls import BUCKET_FIRST_SEEDS, BUCKET_PLAYS
 
 pytestmark = pytest.mark.slow
 
@@ -15,10 +16,15 @@ HUNTED_RUNS_MAX = 400
 
 @pytest.mark.parametrize("control", BUCKET_FIRST_SEEDS, ids=lambda control: control.__name__)
 def test_a_broken_index_of_buckets_is_caught(control):
-    first = BUCKET_FIRST_SEEDS[control]
+    first, draw = BUCKET_FIRST_SEEDS[control], BUCKET_PLAYS.get(control, draw_bucket)
     with control():
         caught = any(
-            run_plan(drawn(seed, "bucket")).violation is not None
+            run_plan(draw(seed)).violation is not None
             for seed in range(first, first + HUNTED_RUNS_MAX)
         )
     assert caught, f"{HUNTED_RUNS_MAX} runs noticed nothing"
+
+
+@pytest.mark.parametrize("control", BUCKET_PLAYS, ids=lambda control: control.__name__)
+def test_a_play_of_a_control_is_clean_without_the_control(control):
+    assert run_plan(BUCKET_PLAYS[control](BUCKET_FIRST_SEEDS[control])).violation is None
