@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         ListedVersion,
         ObjectInfo,
         PartInfo,
+        SweepReport,
         UploadInfo,
     )
     from ares.client.buckets.bucket_watch import BucketChange, BucketEvent
@@ -127,6 +128,7 @@ __all__ = [
     "SessionEnded",
     "Sizes",
     "StaleValue",
+    "SweepReport",
     "Tag",
     "Trimmed",
     "Unavailable",
@@ -177,6 +179,7 @@ _ELSEWHERE = {
     "SessionEnded": "bucket.bucket_requests",
     "Sizes": "fragment.divide",
     "StaleValue": "client.stale_reads",
+    "SweepReport": "client.buckets.bucket_values",
     "Tag": "model.tag",
     "UploadInfo": "client.buckets.bucket_values",
     "UploadNotFound": "client.buckets.bucket_errors",

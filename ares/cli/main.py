@@ -141,6 +141,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
             "photos --versioning on --quota 10G",
             ALL_OPTIONS,
         ),
+        "bucket sweep": (bucket_commands.sweep, "", ALL_OPTIONS),
         "bucket watch": (watch_command.watch, "photos/2026/", ALL_OPTIONS),
         "bucket key new": (
             access_key_commands.new,

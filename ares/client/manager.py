@@ -12,6 +12,7 @@ from msgspec import Struct
 from ares.client.buckets.bucket_domains import make_bucket_domains
 from ares.client.buckets.bucket_errors import BucketExists
 from ares.client.buckets.bucket_objects import Bucket
+from ares.client.buckets.bucket_values import SweepReport
 from ares.client.buckets.buckets import Buckets
 from ares.client.domain_directory import (
     ClientParts,
@@ -152,6 +153,14 @@ class Manager(DomainDirectory):
     async def delete_bucket(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a bucket without objects. Raises :class:`ares.BucketNotEmpty`."""
         await self._buckets.delete(name, self._timeout(timeout_s))
+
+    async def sweep_buckets(self, *, timeout_s: float | None = None) -> SweepReport:
+        """Drop the data that no bucket names, and end the sessions of processes that died.
+
+        A process that lives for ten minutes does so by itself. This takes up to 20 seconds if there
+        are other sessions, and longer with many objects: ``timeout_s`` bounds a standstill.
+        """
+        return await self._buckets.sweep(self._timeout(timeout_s))
 
     async def buckets(self, *, timeout_s: float | None = None) -> list[str]:
         """Return the names of all buckets, in order."""

@@ -38,6 +38,12 @@ def bucket(cli: Cli, request: pytest.FixtureRequest) -> str:
     return name
 
 
+def test_a_sweep_tells_its_work(cli: Cli) -> None:
+    swept = cli.json("bucket", "sweep")
+    assert (set(swept), swept["silent"]) == ({"sessions", "blobs", "names", "silent"}, [])
+    assert b"0 names of litter dropped" in cli.ok("bucket", "sweep")
+
+
 def test_objects_are_put_listed_copied_and_deleted(cli: Cli, bucket: str, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(BODY)
     told = cli.json("bucket", "put", tmp_path / "body", f"{bucket}/2026/large", "--if-absent")

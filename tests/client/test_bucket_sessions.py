@@ -498,6 +498,33 @@ async def test_a_trimmed_log_is_told(cluster, store, bucket):
     assert await read(bucket, "key") == b"1", "whoever has the index goes on"
 
 
+async def test_a_sweep_drops_what_processes_that_died_left(cluster, store, bucket, monkeypatch):
+    """The dead process has the oldest session, and data under way; no other process lives long."""
+    await bucket.put("key", TWO_CHUNKS)
+    await bucket.delete("key")
+    dead = await index_of(bucket)
+    litter = f"{dead.session.number}/{dead.session.take_blob()}/0"
+    await bucket._buckets.blobs.create(litter, b"litter", 10.0)
+    for task in dead._tasks:
+        task.cancel()
+    monkeypatch.setattr(index_upkeep, "COLLECTION_S", LONG_S)
+    monkeypatch.setattr(index_upkeep, "SESSION_SILENCE_S", 0.5)
+    later = cluster.manager()
+    await later.bucket("photos")
+    assert litter in await chunks(later)
+    assert not (await index_of(await later.bucket("photos"))).is_oldest
+    swept = await later.sweep_buckets()
+    assert (swept.sessions, swept.silent) == (1, ())
+    assert await chunks(later) == []
+    assert await later.sweep_buckets() == ares.SweepReport(0, 0, 0, ())
+
+
+async def test_a_sweep_names_the_servers_without_an_answer(cluster, store, bucket, monkeypatch):
+    monkeypatch.setattr(index_upkeep, "DROP_S", 0.3)
+    cluster.stop("s4")
+    assert (await store.sweep_buckets()).silent == ("s4",)
+
+
 async def test_litter_of_ended_and_of_live_sessions_is_swept(store, bucket, rival):
     await bucket.put("key", TWO_CHUNKS)
     kept = await chunks(store)
@@ -512,5 +539,6 @@ async def test_litter_of_ended_and_of_live_sessions_is_swept(store, bucket, riva
     for name in stays:
         await blobs.create(name, b"in use", 10.0)
     await index._result(index.session.beat(0), 10.0)
-    assert await IndexUpkeep(index, blobs).sweep() >= 2
+    dropped, silent = await IndexUpkeep(index, blobs).sweep()
+    assert (dropped >= 2, silent) == (True, [])
     assert sorted(await chunks(store)) == sorted(kept + stays)

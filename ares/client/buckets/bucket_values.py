@@ -22,7 +22,7 @@ from ares.bucket.index_records import (
 from ares.bucket.lifecycle.lifecycle_rules import LifecycleRule
 from ares.bucket.lifecycle.object_tags import decode_tags, encode_tags
 from ares.model.errors import BadInput
-from ares.model.identity import KEY_BYTES_MAX, fits
+from ares.model.identity import KEY_BYTES_MAX, ServerId, fits
 from ares.model.numbers import POSITION_MAX, is_whole, shown_number
 
 CONTENT_TYPE = "content-type"
@@ -83,6 +83,19 @@ class BucketInfo(Struct, frozen=True):
     bytes: int
     created_ms: int
     position: int
+
+
+class SweepReport(Struct, frozen=True):
+    """The work of a sweep. ``blobs``: of garbage that was dropped.
+
+    ``sessions``: ended meanwhile, by their silence or by themselves. ``names``: of litter that was
+    dropped, at all servers together. ``silent``: servers without an answer, whose litter stays.
+    """
+
+    sessions: int
+    blobs: int
+    names: int
+    silent: tuple[ServerId, ...]
 
 
 class UploadInfo(Struct, frozen=True):

@@ -34,7 +34,7 @@ from ares.client.buckets.bucket_errors import (
     is_uncertain,
 )
 from ares.client.buckets.bucket_index import BucketIndex
-from ares.client.buckets.bucket_values import BucketInfo, checked_bucket
+from ares.client.buckets.bucket_values import BucketInfo, SweepReport, checked_bucket
 from ares.client.buckets.index_changes import (
     INVOCATION_BYTES,
     ChangeAnswer,
@@ -249,6 +249,14 @@ class Buckets:
         await self.index(timeout_s)
         put = DataPut(operation, body, self.blobs, progress, checksum)
         return await self.changed(put.attempt, timeout_s, body.repeatable, request)
+
+    async def sweep(self, timeout_s: float) -> SweepReport:
+        """Drop garbage and litter now. ``timeout_s`` bounds a standstill of the log."""
+
+        async def work(index: BucketIndex, _: bool) -> SweepReport:
+            return await IndexUpkeep(index, self.blobs).sweep_once(timeout_s)
+
+        return await self.in_session(work, timeout_s)
 
     # -- buckets -----------------------------------------------------------------------------------
 

@@ -10,8 +10,10 @@ from time import monotonic
 
 from ares.bucket.commands import Collected, EndSession
 from ares.bucket.garbage import may_drop
+from ares.bucket.index_records import Blob
 from ares.client.buckets.blob_store import BlobStore, blob_of_chunk, chunk_names
 from ares.client.buckets.bucket_index import BucketIndex, now_ms
+from ares.client.buckets.bucket_values import SweepReport
 from ares.model.errors import AresError
 from ares.model.identity import ObjectName, ServerId
 from ares.platform import tasks
@@ -102,12 +104,16 @@ class IndexUpkeep:
         Return whether more parts of ended uploads, or of contents, can be dropped at once.
         """
         state = self._index.state
-        found = [blob for _, blob in state.garbage(BLOBS_AT_ONCE) if may_drop(state, blob)]
+        found = self._droppable()
         if not found and not state.has_leftovers():
             return False
         await self._blobs.drop([name for blob in found for name in chunk_names(blob)], DROP_S)
         await self._index.keep_up(Collected(tuple(found)), DROP_S)
         return state.has_leftovers()
+
+    def _droppable(self) -> list[Blob]:
+        state = self._index.state
+        return [blob for _, blob in state.garbage(BLOBS_AT_ONCE) if may_drop(state, blob)]
 
     async def drop_unnamed(self) -> None:
         """Drop own chunks whose command was never given to the log."""
@@ -127,19 +133,51 @@ class IndexUpkeep:
                 with tasks.supervised("sweep of the blobs"):
                     await self.sweep()
 
-    async def sweep(self) -> int:
+    async def sweep(self) -> tuple[int, list[ServerId]]:
         """Drop the litter at each server: names which no command can name any more.
 
         Each server is asked separately: a quorum's listing misses names brought back by a late put
-        or a move. A silent server has a turn in the next pass. Returns the number of names.
+        or a move. A silent server has a turn in the next pass. Returns the number of names, and the
+        silent servers.
         """
-        dropped = 0
+        dropped, silent = 0, []
         for server in await self._blobs.servers(DROP_S):
             try:
                 dropped += await self._sweep_server(server)
             except AresError as error:
                 log.info("the sweep passes over %s: %s", server, error)
-        return dropped
+                silent.append(server)
+        return dropped, silent
+
+    async def sweep_once(self, timeout_s: float) -> SweepReport:
+        """Drop garbage and litter now, whichever session is the oldest.
+
+        Sessions of ended processes, which keep garbage and litter from being dropped, end first.
+        """
+        sessions = await self._outlast_silence(timeout_s)
+        blobs, goes_on = 0, True
+        while goes_on:
+            found = len(self._droppable())
+            goes_on = await self.collect() or found > 0
+            blobs += found
+        names, silent = await self.sweep()
+        return SweepReport(sessions, blobs, names, tuple(silent))
+
+    async def _outlast_silence(self, timeout_s: float) -> int:
+        """Wait until each present session has spoken or ended; return the number of ended ones."""
+        index, ended = self._index, 0
+        silent = {number: entry.last for number, entry in index.state.sessions.items()}
+        while silent:
+            await asyncio.sleep(SESSION_BEAT_S)
+            await index.verified(timeout_s)
+            now = index.state.sessions
+            ended += sum(number not in now for number in silent)
+            silent = {
+                number: last
+                for number, last in silent.items()
+                if number in now and now[number].last == last
+            }
+        return ended
 
     async def _sweep_server(self, server: ServerId) -> int:
         after: str | None = ""
