@@ -6,7 +6,7 @@
 //! or deadline. Calls, tags and readiness are the session's. The state is locked for moments only,
 //! and never while Python may run: `done` begins new operations.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -302,8 +302,8 @@ struct State {
     /// For each object under a write, the writes that follow.
     queues: HashMap<String, VecDeque<Box<Operation>>>,
     scratch: Vec<u8>,
-    /// Bytes of pending successors, as replies tell them.
-    successors: HashSet<Vec<u8>>,
+    /// Bytes of pending successors, as replies tell them, the newest last.
+    successors: VecDeque<Vec<u8>>,
 }
 
 impl State {
@@ -686,10 +686,12 @@ impl ClientCore {
     fn know(&self, pending: &Any<'_>) -> PyResult<Vec<u8>> {
         let bytes: Vec<u8> = self.encode.bind(pending.py()).call1((pending,))?.extract()?;
         let successors = &mut locked(&self.state).successors;
-        if successors.len() >= SUCCESSORS_KNOWN_MAX {
-            successors.clear();
+        if !successors.contains(&bytes) {
+            if successors.len() >= SUCCESSORS_KNOWN_MAX {
+                successors.pop_front();
+            }
+            successors.push_back(bytes.clone());
         }
-        successors.insert(bytes.clone());
         Ok(bytes)
     }
 
@@ -1355,10 +1357,11 @@ impl ClientCore {
     /// Whether the Python twin would find each of these replies valid, successors included.
     fn all_usual(&self, found: &[Message<'_>]) -> bool {
         let state = locked(&self.state);
-        found.iter().all(|message| {
-            !matches!(message.reply, Reply::Other)
-                && (message.successor.is_empty() || state.successors.contains(message.successor))
-        })
+        let known =
+            |told: &[u8]| told.is_empty() || state.successors.iter().rev().any(|each| each == told);
+        found
+            .iter()
+            .all(|message| !matches!(message.reply, Reply::Other) && known(message.successor))
     }
 
     fn add(&self, messages: &Bound<'_, PyList>, frame: Bound<'_, PyBytes>) -> PyResult<()> {

@@ -15,11 +15,18 @@ from hypothesis import strategies as st
 from ares.compiled import CORE, fast_path, small_objects
 from ares.dap.coding import coding_for
 from ares.engine.session import Session
-from ares.model.codec import WIRE_VERSION, encode
+from ares.model.codec import WIRE_VERSION, decode_replies, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.errors import BadMessage, ConnectionClosed
-from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
+from ares.model.identity import (
+    DEFAULT_DOMAIN,
+    CallId,
+    ClientId,
+    DomainName,
+    ObjectName,
+    ServerId,
+)
 from ares.model.messages import (
     Ack,
     DataReply,
@@ -65,6 +72,8 @@ OF_SEQUENCES = ["abd", "ec", "abd to abd", "ec to ec"]
 NAMES = [ObjectName("a"), ObjectName("ü" * 20)]
 VALUES = [b"", b"0123456789", b"x" * 3000, b"y" * 8191, b"z" * 9000]
 TIMEOUT_S = 3.0
+SUCCESSORS_KNOWN_MAX = 64
+"""Pending successors that the core remembers."""
 
 
 class Twin:
@@ -503,6 +512,43 @@ def test_operations_are_the_cores_while_a_domain_moves(move):
     assert (first.value, first.configuration) == (b"first", move[0].id)
     assert (second.value, second.configuration, second.tag) == (b"second", move[1].id, tag)
     assert tag > first.tag
+
+
+def _move_elsewhere(twin, number):
+    """Let a client know of the move of another domain, whose servers it has not met."""
+    domain = DomainName(f"d{number}")
+    first = Configuration.abd(SERVERS).at(domain, 0)
+    view = View(ClientId(7), first, Switches(), twin.session.readiness)
+    pending = Configuration.abd(SERVERS[:3]).at(domain, 1, first.id)
+    view.sequence.add(first, Successor(pending, Status.PENDING))
+    small = small_objects(twin.session, view)
+    assert small.read(NAMES[0], lambda *_: None, 0.0, TIMEOUT_S) is None
+
+
+@pytest.mark.parametrize("move", MOVES, ids=OF_SEQUENCES[2:])
+def test_successors_are_known_to_the_core_after_many_moves(move, monkeypatch):
+    """Replies with an unknown successor are decoded in Python, too."""
+    in_python = []
+
+    def counted(frames):
+        in_python.append(frames)
+        return decode_replies(frames)
+
+    monkeypatch.setattr("ares.compiled.decode_replies", counted)
+    both = Both(move[0])
+    twin, _ = both.twins
+    for number in range(1, SUCCESSORS_KNOWN_MAX):
+        _move_elsewhere(twin, -number)
+    both.following = move[1]
+    both._follow(Successor(move[1], Status.PENDING))
+    for _ in range(2):
+        in_python.clear()
+        both.start("read", NAMES[0], b"")
+        both.answer_all()
+        both.compare()
+        for number in range(1, SUCCESSORS_KNOWN_MAX):
+            _move_elsewhere(twin, number)
+    assert not in_python
 
 
 @pytest.mark.parametrize("move", MOVES, ids=OF_SEQUENCES[2:])
