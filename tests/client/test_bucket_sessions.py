@@ -7,7 +7,13 @@ import pytest
 
 import ares
 from ares.bucket import bucket_session
-from ares.bucket.commands import Beat, EndSession, PutObject, decode_command
+from ares.bucket.commands import (
+    Beat,
+    EndSession,
+    KeepSnapshot,
+    PutObject,
+    decode_command,
+)
 from ares.bucket.fold import BucketFold
 from ares.bucket.port import RowTableFailed
 from ares.client.buckets import buckets
@@ -392,6 +398,53 @@ async def test_rows_that_differ_from_those_of_others_are_folded_again(bucket, ri
     assert "differ from those of session" in str(index.failure)
     await bucket.put("key", b"1")
     assert (await index_of(bucket)).fold is not index.fold
+
+
+async def all_agree(*indexes):
+    """Wait until each process has heard of the same rows from each other one."""
+
+    async def agreed():
+        return all(sum(index._agreeing.values()) == len(indexes) - 1 for index in indexes)
+
+    await asyncio.wait_for(until(agreed), 30)
+
+
+async def test_most_processes_go_on_beside_one_with_different_rows(cluster, bucket, rival, caplog):
+    third = await cluster.manager().bucket("photos")
+    index, other, wrong = [await index_of(each) for each in (bucket, rival, third)]
+    await all_agree(index, other, wrong)
+    wrong.fold.digest_at = lambda position: 0
+
+    def beat(ms):
+        told = Beat(wrong.state.position, bytes(16), 0, 1, ())
+        return wrong.session.upkeep(told, ms)
+
+    wrong.session.beat = beat
+    wrong.give(beat(0))
+
+    async def stopped():
+        return wrong.failure is not None and wrong.session.number not in index.state.sessions
+
+    await asyncio.wait_for(until(stopped), 30)
+    assert "differ from those of session" in str(wrong.failure)
+    assert (index.failure, other.failure) == (None, None)
+    assert caplog.text.count(f"those of session {wrong.session.number}: the process") == 2
+    await bucket.put("key", b"1")
+    assert await read(third, "key") == b"1"
+    assert await index_of(bucket) is index
+
+
+async def test_a_snapshot_of_different_rows_stops_each_process(cluster, bucket, rival):
+    third = await cluster.manager().bucket("photos")
+    index, other, wrong = [await index_of(each) for each in (bucket, rival, third)]
+    await all_agree(index, other, wrong)
+    snapshot = KeepSnapshot(wrong.state.position, bytes(16), wrong.session.blob(1, 1))
+    wrong.give(wrong.session.upkeep(snapshot, 0))
+
+    async def stopped():
+        return index.failure is not None and other.failure is not None
+
+    await asyncio.wait_for(until(stopped), 30)
 
 
 async def test_an_uncertain_append_is_made_again_and_counts_once(bucket, monkeypatch):

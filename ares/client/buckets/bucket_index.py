@@ -7,6 +7,7 @@ raises the reason, and the client opens another life.
 
 import asyncio
 import heapq
+import logging
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -62,6 +63,8 @@ FOLDED_AT_ONCE = 256
 END_SESSION_S = 1.0
 """Longest wait for the end of the own session when the client is closed."""
 
+log = logging.getLogger(__name__)
+
 Result = TypeVar("Result")
 CommandName = tuple[int, int]
 """The session and the number of a command."""
@@ -95,6 +98,8 @@ class BucketIndex:
         self._asked: list[asyncio.Future[int]] = []
         self._looking = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._agreeing: dict[int, bool] = {}
+        """By other session, whether it had the same rows at its last beat in this life."""
 
     @property
     def state(self) -> BucketState:
@@ -136,15 +141,20 @@ class BucketIndex:
         """End the session: processes need not wait for the end of its silence."""
         session = self.session
         if self.failure is None and session.is_live:
-            assert session.number is not None, "a live session has a number"
-            last = self.state.sessions[session.number].last
-            ending = session.upkeep(EndSession(session.number, last), now_ms())
             with suppress(AresError):  # without this command silence ends it
-                await self._log.append(encode_command(ending), timeout_s=END_SESSION_S)
+                ending = encode_command(self._ending())
+                await self._log.append(ending, timeout_s=END_SESSION_S)
         with suppress(AresError):
             self.fold.save()
         self.fail(IndexStopped("the client was closed"))
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ending(self) -> Command:
+        """Return the command that ends the own session, which is live."""
+        number = self.session.number
+        assert number is not None, "a live session has a number"
+        last = self.state.sessions[number].last
+        return self.session.upkeep(EndSession(number, last), now_ms())
 
     # -- the end of this life ----------------------------------------------------------------------
 
@@ -166,7 +176,12 @@ class BucketIndex:
             task.cancel()
 
     def distrust(self, why: str) -> None:
-        """End this life; a file of rows is opened again only if they have their digest."""
+        """End this life and its session, whose rows are judged by other processes.
+
+        A file of rows is opened again only if they have their digest.
+        """
+        if self.session.is_live:
+            self.give(self._ending())
         self.fail(IndexStopped(why))
         with suppress(AresError):
             self.state.table.doubt()
@@ -250,24 +265,40 @@ class BucketIndex:
                 reached.set_result(None)
 
     def _judge(self, applied: AppliedCommand) -> None:
-        """End this life if the session was ended, or if another process has different rows.
-
-        Of two processes with different rows at least one is wrong, and both fold the log again.
-        Beats from before this life do not count, because a wrong beat would stay in the log.
-        """
+        """End this life if the session was ended, or if other processes have different rows."""
         operation, session = applied.operation, self.session
         if isinstance(operation, EndSession | OpenSession) and session.has_ended:
             self.fail(SessionEnded(_ENDED))
         elif isinstance(operation, Beat | KeepSnapshot) and applied.result.done:
             if isinstance(operation, KeepSnapshot):
                 self.log_bytes = 0
-            digest = self.fold.digest_at(operation.position)
-            known = digest is not None and session.is_live
-            if known and digest != int.from_bytes(operation.digest):
-                self.distrust(
-                    f"its rows at position {operation.position} differ from those of session "
-                    f"{applied.session}"
-                )
+            self._compare(applied.session, operation)
+
+    def _compare(self, other: int, told: Beat | KeepSnapshot) -> None:
+        """End this life if a session has different rows, unless most sessions have these rows.
+
+        At least one of two processes with different rows is wrong. If more than half of the
+        sessions have the same rows, their processes go on; the others fold the log again, which are
+        both of two. A snapshot of different rows ends this life in any case, for processes would
+        begin with it. Beats from before this life do not count, because a wrong beat would stay in
+        the log.
+        """
+        digest, sessions = self.fold.digest_at(told.position), self.state.sessions
+        if digest is None or not self.session.is_live or other == self.session.number:
+            return
+        agrees, before = digest == int.from_bytes(told.digest), self._agreeing.get(other)
+        self._agreeing[other] = agrees
+        if agrees and len(self._agreeing) <= 2 * len(sessions):
+            return
+        self._agreeing = {each: same for each, same in self._agreeing.items() if each in sessions}
+        if agrees:
+            return
+        differ = f"rows at position {told.position} differ from those of session {other}"
+        same = 1 + sum(self._agreeing.values())
+        if isinstance(told, KeepSnapshot) or 2 * same <= 1 + len(self._agreeing):
+            self.distrust(f"its {differ}")
+        elif before is not False:
+            log.error("the %s: the process of that session is wrong, for most have these", differ)
 
     async def reach(self, position: int, timeout_s: float) -> None:
         """Wait until the index has all entries below ``position``."""
