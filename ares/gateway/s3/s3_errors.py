@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from ares.gateway.s3.exchange import HttpResponse
 from ares.gateway.s3.xml_text import XML_HEAD, text_element
 
+SHOWN_VALUE_CHARACTERS_MAX = 100
+
 
 class S3Code(enum.Enum):
     """The codes of errors. The name of a member is the word in the document."""
 
     # fmt: off
     AccessDenied = 403, "Access Denied"
+    AccessForbidden = 403, "CORSResponse: This CORS request is not allowed."
     AuthorizationHeaderMalformed = 400, "The authorization header you provided is invalid."
     AuthorizationQueryParametersError = 400, "The authorization query parameters are invalid."
     BadDigest = 400, "The checksum you specified did not match what we received."
@@ -20,11 +23,11 @@ class S3Code(enum.Enum):
     BucketAlreadyOwnedByYou = 409, "The bucket you tried to create exists, and you own it."
     BucketNotEmpty = 409, "The bucket you tried to delete is not empty."
     ConditionalRequestConflict = 409, "A conflicting operation occurred during this request."
-    CORSForbidden = 403, "CORS response: this CORS request is not allowed."
     EntityTooLarge = 400, "Your proposed upload exceeds the maximum allowed size."
     EntityTooSmall = 400, "Your proposed upload is smaller than the minimum allowed size."
     ExpiredToken = 400, "The provided token has expired."
     Gone = 410, "The position you asked for is no longer kept."
+    IllegalVersioningConfigurationException = 400, "The versioning configuration is invalid."
     IncompleteBody = 400, "The number of bytes differs from the Content-Length header."
     InternalError = 500, "We encountered an internal error. Please try again."
     InvalidAccessKeyId = 403, "The access key id you provided does not exist in our records."
@@ -127,3 +130,15 @@ class S3Error(Exception):
         body = self.xml(resource, request_id)
         headers.append(("Content-Type", "application/xml"))
         return HttpResponse(self.code.status, headers, body)
+
+
+def bad_argument(name: str, value: str, rule: str) -> S3Error:
+    """Return InvalidArgument for a field or a header that breaks a rule."""
+    fields = {"ArgumentName": name, "ArgumentValue": value[:SHOWN_VALUE_CHARACTERS_MAX]}
+    return S3Error(S3Code.InvalidArgument, f"Invalid argument: {rule}.", fields=fields)
+
+
+def not_answered(story: str, header: str = "") -> S3Error:
+    """Return NotImplemented for a request whose meaning would otherwise be lost."""
+    fields = {"Header": header} if header else {}
+    return S3Error(S3Code.NotImplemented, f"Not implemented: {story}.", fields=fields)
