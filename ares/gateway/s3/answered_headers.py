@@ -18,7 +18,8 @@ _ANSWERED = frozenset(
         "rename-source-if-match", "rename-source-if-modified-since",
         "rename-source-if-none-match", "rename-source-if-unmodified-since", "request-payer",
         "sdk-checksum-algorithm", "security-token", "storage-class", "tagging",
-        "tagging-directive", "te", "trailer", "user-agent",
+        "tagging-directive", "te", "trailer", "transition-default-minimum-object-size",
+        "user-agent",
     ]
 )  # fmt: skip
 _META = "x-amz-meta-"
@@ -41,6 +42,13 @@ _WITH_CONDITIONS = {
 }
 """Changes with conditions in headers."""
 
+_OF_OPERATIONS = {
+    "x-amz-copy-source-range": {S3Operation.UPLOAD_PART_COPY},
+    "x-amz-copy-source": {S3Operation.COPY_OBJECT, S3Operation.UPLOAD_PART_COPY},
+    "x-amz-rename-source": {S3Operation.RENAME_OBJECT},
+}
+"""Begins of headers that change the meaning of some operations alone."""
+
 _CHANGING = ("PUT", "POST", "DELETE")
 
 
@@ -50,6 +58,9 @@ def check_answered(method: str, operation: S3Operation, headers: Headers) -> Non
         answered = name in _ANSWERED or name in _OF_PROXIES or name.startswith(_META)
         if not answered and (name, value.lower()) != _NO_LOCK:
             raise not_answered("a header implies functionality that is not here", name)
+    for prefix, operations in _OF_OPERATIONS.items():
+        for name in () if operation in operations else headers.with_prefix(prefix):
+            raise not_answered(f"this header for {operation.value}", name)
     for name in headers.with_prefix("x-ares-"):
         if name != IF_VERSION:
             raise not_answered("a header of a later release", name)

@@ -1,5 +1,6 @@
 """The documents of listings: buckets, objects, versions, uploads, parts."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
@@ -7,11 +8,17 @@ from msgspec import Struct
 
 from ares.gateway.s3.answer_documents import OWNER_FIELDS, checksum_elements, quoted_etag
 from ares.gateway.s3.s3_dates import iso_date
-from ares.gateway.s3.xml_text import text_element, xml_document
+from ares.gateway.s3.xml_text import escaped, text_element, xml_document
 
 _OWNER_ELEMENT = f"<Owner>{OWNER_FIELDS}</Owner>"
 _INITIATOR_ELEMENT = f"<Initiator>{OWNER_FIELDS}</Initiator>"
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.~/-]*")
 _STORAGE_ELEMENT = text_element("StorageClass", "STANDARD")
+
+
+def encoded_key(key: str) -> str:
+    """Return a key percent-encoded, but for its slashes."""
+    return key if _PLAIN_KEY.fullmatch(key) else quote(key, safe="/")
 
 
 class ListedRow(Struct, frozen=True, gc=False):
@@ -70,7 +77,7 @@ class ListingFrame(Struct, frozen=True):
 
     def key(self, text: str) -> str:
         """Return a key as the client wants it."""
-        return quote(text, safe="/") if self.encoded else text
+        return encoded_key(text) if self.encoded else text
 
 
 KEY_MARKS = {"Marker", "NextMarker", "StartAfter", "KeyMarker", "NextKeyMarker"}
@@ -107,7 +114,7 @@ def listed_objects_v2(frame: ListingFrame, objects: Sequence[ListedRow], with_ow
 
 def _contents(frame: ListingFrame, each: ListedRow, owner: str) -> str:
     return (
-        f"<Contents>{text_element('Key', frame.key(each.key))}{_description(each)}"
+        f"<Contents><Key>{escaped(frame.key(each.key))}</Key>{_description(each)}"
         f"{owner}{_STORAGE_ELEMENT}</Contents>"
     )
 
@@ -115,7 +122,7 @@ def _contents(frame: ListingFrame, each: ListedRow, owner: str) -> str:
 def _description(each: ListedRow) -> str:
     return (
         f"<LastModified>{iso_date(each.modified_ms)}</LastModified>"
-        f"{text_element('ETag', quoted_etag(each.etag))}"
+        f"<ETag>&quot;{escaped(each.etag)}&quot;</ETag>"
         f"{_checksum_kind(each.checksum_algorithm, each.checksum_type)}<Size>{each.size}</Size>"
     )
 
@@ -205,7 +212,7 @@ def listed_parts(page: PartsListing) -> bytes:
     content = (
         text_element("Bucket", page.bucket)
         + (text_element("EncodingType", "url") if page.encoded else "")
-        + text_element("Key", quote(page.key, safe="/") if page.encoded else page.key)
+        + text_element("Key", encoded_key(page.key) if page.encoded else page.key)
         + text_element("UploadId", page.upload_id)
         + f"{_INITIATOR_ELEMENT}{_OWNER_ELEMENT}{_STORAGE_ELEMENT}"
         + text_element("PartNumberMarker", page.marker)

@@ -5,10 +5,10 @@ The path is percent-encoded UTF-8, and nothing else happens to it: a key may hav
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote_to_bytes
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ares.bucket.index_records import BUCKET_NAME_PATTERN
 from ares.gateway.s3.answered_headers import check_answered
@@ -26,6 +26,15 @@ URL_PATH_BYTES_MAX = 4096
 
 COPY_SOURCE = "x-amz-copy-source"
 RENAME_SOURCE = "x-amz-rename-source"
+
+_SIGNATURE_FIELDS = {
+    f"x-amz-{name}"
+    for name in (
+        *("algorithm", "credential", "date", "expires", "signedheaders", "signature"),
+        *("security-token", "content-sha256"),
+    )
+}
+"""Fields of a presigned URL with the signature itself."""
 
 _REPEATED = ("events",)
 """Fields that a query may have several times: the values are joined by a comma."""
@@ -52,7 +61,8 @@ class ObjectSource(Struct, frozen=True):
 def parse_request(http: HttpRequest, domain_names: Sequence[str], request_id: str) -> S3Request:
     """Return the request in S3's terms. Raises :class:`S3Error`.
 
-    ``domain_names``: names of the service; a host below one of them begins with a bucket.
+    ``domain_names``: names of the service; a host below one of them begins with a bucket. The
+    request in the result has the headers, too, that a presigned URL carries in its query.
     """
     _check_bounds(http)
     query = parsed_query(http.raw_query)
@@ -66,6 +76,7 @@ def parse_request(http: HttpRequest, domain_names: Sequence[str], request_id: st
     key = _decoded(path)
     if key and not bucket:
         raise S3Error(S3Code.InvalidBucketName)
+    http = _with_hoisted(http, query)
     operation = operation_of(http.method, bucket, key, query, COPY_SOURCE in http.headers)
     request = S3Request(http, operation, bucket, key, query, request_id)
     if bucket:
@@ -87,6 +98,19 @@ def _check_bounds(http: HttpRequest) -> None:
         raise S3Error(S3Code.RequestHeaderSectionTooLarge, "The query is too long.")
     if len(http.raw_path) > URL_PATH_BYTES_MAX:
         raise S3Error(S3Code.KeyTooLongError)
+
+
+def _with_hoisted(http: HttpRequest, query: Mapping[str, str]) -> HttpRequest:
+    """Return the request with the headers that a presigned URL carries in its query.
+
+    The signature of the URL covers the query, not these headers: verify the request as received.
+    """
+    hoisted = tuple(
+        (name.lower().encode(), value.encode())
+        for name, value in query.items()
+        if name.lower().startswith("x-amz-") and name.lower() not in _SIGNATURE_FIELDS
+    )
+    return structs.replace(http, headers=Headers(http.headers.raw + hoisted)) if hoisted else http
 
 
 def _check_fields(request: S3Request) -> None:

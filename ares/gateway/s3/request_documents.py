@@ -63,14 +63,15 @@ def completed_parts(data: bytes) -> tuple[CompletedPart, ...]:
 
 
 def _completed_part(part: XmlElement) -> CompletedPart:
-    part.check_children("PartNumber", "ETag", *_CHECKSUMS)
-    number, etag = part.value("PartNumber").strip(), part.value("ETag").strip().strip('"')
+    told = part.leaves("PartNumber", "ETag", *_CHECKSUMS)
+    if "PartNumber" not in told or "ETag" not in told:
+        raise malformed("a part has PartNumber and ETag")
+    number, etag = told.pop("PartNumber").strip(), told.pop("ETag").strip().strip('"')
     if not is_decimal(number, 1, PART_NUMBER_MAX):
         raise S3Error(S3Code.InvalidArgument, f"PartNumber is from 1 to {PART_NUMBER_MAX}.")
     if not 1 <= len(etag) <= ETAG_CHARACTERS_MAX:
         raise S3Error(S3Code.InvalidPart, fields={"PartNumber": number})
-    told = {name: part.value(name, "").strip() for name in _CHECKSUMS}
-    checksums = {name.removeprefix("Checksum"): text for name, text in told.items() if text}
+    checksums = {name.removeprefix("Checksum"): text.strip() for name, text in told.items()}
     if not all(map(_is_checksum, checksums.values())):
         raise S3Error(S3Code.InvalidPart, "A checksum is in base64.", fields={"PartNumber": number})
     return CompletedPart(NamedPart(int(number), etag), checksums)
@@ -94,20 +95,15 @@ def deletions(data: bytes) -> Deletions:
 
 
 def _deletion(each: XmlElement) -> Deletion:
-    each.check_children("Key", "VersionId", "ETag", "LastModifiedTime", "Size")
-    key, version_id = each.value("Key"), each.value("VersionId", "").strip()
+    told = each.leaves("Key", "VersionId", "ETag", "LastModifiedTime", "Size")
+    key = told.pop("Key", "")
     if not key:
-        raise malformed("a key has a character")
+        raise malformed("an object has Key, with a character")
     check_key(key)
-    etag = each.value("ETag", "").strip()
-    conditions = matching_etag(etag) if etag else UNCONDITIONAL
-    size, modified = each.child("Size"), each.child("LastModifiedTime")
-    conditions = with_exact(
-        conditions,
-        None if size is None else size.leaf().strip(),
-        None if modified is None else modified.leaf().strip(),
-    )
-    return Deletion(key, version_id, conditions)
+    told = {name: text.strip() for name, text in told.items()}
+    conditions = matching_etag(told["ETag"]) if "ETag" in told else UNCONDITIONAL
+    conditions = with_exact(conditions, told.get("Size"), told.get("LastModifiedTime"))
+    return Deletion(key, told.get("VersionId", ""), conditions)
 
 
 def _truth(text: str) -> bool:

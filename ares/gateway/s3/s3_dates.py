@@ -26,6 +26,7 @@ _ISO_FORM = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:?\d{2})?)?", re.ASCII
 )
 _DATE_CHARACTERS_MAX = 64
+_ISO_SECONDS = len("1970-01-01T00:00:00")
 _LAST_YEAR_OF_CENTURY = 69
 """Years of two digits up to this one are of the century after 2000."""
 
@@ -40,7 +41,7 @@ def http_date(ms: int) -> str:
 def iso_date(ms: int) -> str:
     """Return milliseconds since 1970 as S3's documents write a date."""
     at = datetime.fromtimestamp(ms // 1000, UTC)
-    return f"{at.year:04}-{at:%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
+    return f"{at.isoformat()[:_ISO_SECONDS]}.{ms % 1000:03}Z"
 
 
 def seconds_of_http_date(text: str) -> int | None:

@@ -61,6 +61,18 @@ class XmlElement:
             raise malformed(f"{self.name} has text alone")
         return self.text
 
+    def leaves(self, *names: str) -> dict[str, str]:
+        """Return the texts of all children, by name.
+
+        Raises MalformedXML for a child beyond ``names``, and for a second one of a name.
+        """
+        found = {child.name: child.leaf() for child in self.children}
+        if len(found) < len(self.children):
+            raise malformed(f"{self.name} has an element more than once")
+        if not found.keys() <= set(names):
+            self.check_children(*names)
+        return found
+
     def check_children(self, *names: str) -> None:
         """Raise MalformedXML for a child beyond ``names``."""
         for child in self.children:

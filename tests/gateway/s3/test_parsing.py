@@ -356,3 +356,34 @@ def test_a_renaming_stays_in_the_bucket():
     assert rename_source(headers_of(x_amz_rename_source="/a%20b"), "photos").key == "a b"
     with pytest.raises(S3Error, match="InvalidArgument"):
         rename_source(headers_of(x_amz_rename_source="a?versionId=1"), "photos")
+
+
+# -- headers in the query --------------------------------------------------------------------------
+
+
+def test_a_presigned_url_carries_headers_in_its_query():
+    signed = "X-Amz-Algorithm=a&X-Amz-Signature=b&X-Amz-Credential=c&X-Amz-Expires=60"
+    request = parsed(f"/photos/a?{signed}&x-amz-meta-color=red&X-Amz-Tagging=a%3D1", "PUT")
+    assert request.http.headers.get("x-amz-meta-color") == "red"
+    assert request.http.headers.get("x-amz-tagging") == "a=1"
+    assert set(request.http.headers.with_prefix("x-amz-")) == {"x-amz-meta-color", "x-amz-tagging"}
+    copy = parsed(f"/photos/a?{signed}&x-amz-copy-source=photos/b", "PUT")
+    assert copy.operation is S3Operation.COPY_OBJECT
+
+
+def test_a_header_in_the_query_is_answered_or_refused():
+    assert refusal("/photos/a?X-Amz-Server-Side-Encryption=aws:kms", "PUT") == "NotImplemented"
+    assert refusal("/photos/a?x-amz-storage-class=GLACIER", "PUT") == "NotImplemented"
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("PUT", {"x_amz_copy_source": "/photos/b", "x_amz_copy_source_range": "bytes=0-1"}),
+        ("PUT", {"x_amz_copy_source_if_match": "*"}),
+        ("GET", {"x_amz_copy_source": "/photos/b"}),
+        ("PUT", {"x_amz_rename_source": "/b"}),
+    ],
+)
+def test_a_source_is_for_copies_alone(method: str, headers: dict[str, str]):
+    assert refusal("/photos/a", method, **headers) == "NotImplemented"
