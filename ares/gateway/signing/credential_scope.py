@@ -79,7 +79,11 @@ def stamp_of_date(date: str) -> str:
     """Return the stamp of a header ``Date``: a stamp, or HTTP's format. Raises ValueError."""
     if _STAMP.fullmatch(date) is not None:
         return date
-    return parsedate_to_datetime(date).strftime("%Y%m%dT%H%M%SZ")
+    try:
+        year, month, day, hour, minute, second, *_ = parsedate_to_datetime(date).utctimetuple()
+    except (TypeError, IndexError, OverflowError) as error:
+        raise ValueError(f"{date!r} is no time") from error
+    return f"{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z"
 
 
 @functools.lru_cache(maxsize=4096)

@@ -102,8 +102,20 @@ def _signature_of_header(authorization: str, headers: Headers, region: str) -> S
             S3Code.InvalidRequest, f"Missing required header for this request: {HASH_HEADER}"
         )
     payload = check_payload(headers.get(HASH_HEADER))
-    signed = tuple(parts["SignedHeaders"].split(";"))
+    signed = _signed_headers(parts["SignedHeaders"])
+    if signed is None:
+        raise _malformed("SignedHeaders has a name twice.")
     return Signature(credential, stamp, signed, parts["Signature"], payload)
+
+
+def _signed_headers(told: str) -> tuple[str, ...] | None:
+    """Return the names of the signed headers; None if a name repeats.
+
+    A long header named a thousand times would make a canonical request of a thousand times its
+    bytes.
+    """
+    names = tuple(told.split(";"))
+    return names if len(set(names)) == len(names) else None
 
 
 def _components(authorization: str) -> Mapping[str, str]:
@@ -174,11 +186,14 @@ def _signature_of_url(told: QueryFields, headers: Headers, region: str) -> Signa
             f'Invalid credential date "{credential.day}". This date is not the same as '
             f'X-Amz-Date: "{stamp[:8]}".'
         )
+    signed = _signed_headers(values["X-Amz-SignedHeaders"])
+    if signed is None:
+        raise _wrong_query("X-Amz-SignedHeaders has a name twice.")
     payload = values.get("X-Amz-Content-Sha256") or headers.get(HASH_HEADER, UNSIGNED_PAYLOAD)
     return Signature(
         credential,
         stamp,
-        tuple(values["X-Amz-SignedHeaders"].split(";")),
+        signed,
         values["X-Amz-Signature"],
         check_payload(payload),
         _expires_s(values["X-Amz-Expires"]),

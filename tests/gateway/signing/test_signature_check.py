@@ -4,6 +4,8 @@ import io
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ares.gateway.s3.exchange import Headers
 from ares.gateway.s3.s3_errors import S3Code, S3Error
@@ -299,6 +301,68 @@ def test_a_malformed_authorization_is_refused(text, code, words):
     assert raised.value.fields.get("Region") == (REGION if "region" in words else None)
 
 
+URL = {
+    "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+    "X-Amz-Credential": f"{ACCESS_KEY}/{SCOPE}",
+    "X-Amz-Date": STAMP,
+    "X-Amz-Expires": "604800",
+    "X-Amz-SignedHeaders": "host",
+    "X-Amz-Signature": NO_SIGNATURE,
+}
+
+
+def of_url(fields, **headers):
+    query = "&".join(f"{name}={value}" for name, value in fields)
+    return http_request("GET", f"/key?{query}", {"host": HOST, **headers})
+
+
+def test_a_signed_header_is_named_once():
+    """The canonical request is linear in the bytes of a request."""
+    text = V4.format(f"A/{SCOPE}", "host;host", NO_SIGNATURE)
+    with pytest.raises(S3Error, match="twice") as raised:
+        signature_of(authorization(text), REGION)
+    assert raised.value.code is S3Code.AuthorizationHeaderMalformed
+    fields = {**URL, "X-Amz-SignedHeaders": "host;range;host"}
+    with pytest.raises(S3Error, match="twice") as raised:
+        signature_of(of_url(fields.items()), REGION)
+    assert raised.value.code is S3Code.AuthorizationQueryParametersError
+
+
+@pytest.mark.parametrize(
+    "date",
+    [STAMP, "Fri, 24 May 2013 00:00:00 GMT", "Fri, 24 May 2013 02:00:00 +0200"],
+)
+def test_the_date_of_a_request_may_have_the_format_of_http(date):
+    http = authorization(V4.format(f"A/{SCOPE}", "host", NO_SIGNATURE), date=date)
+    http.headers = Headers(tuple(each for each in http.headers.raw if each[0] != b"x-amz-date"))
+    assert signature_of(http, REGION).stamp == STAMP
+
+
+LETTERS = st.text(
+    st.sampled_from("AWS4-HMACSHA256/, ;=&%é٣0123456789TZus:+GMTFriMay")
+    | st.characters(max_codepoint=255),
+    max_size=60,
+)
+
+
+@given(told=LETTERS, date=LETTERS, scope=LETTERS, query=LETTERS)
+def test_a_stranger_gets_an_answer_and_no_failure(told, date, scope, query):
+    """Any text gets a signature that does not match, or an error of S3."""
+    names = f"host;x-amz-date;x-amz-content-sha256;date;{told}"
+    requests = [
+        authorization(told),
+        authorization(V4.format(f"A/{scope}", "host", told), date=date),
+        authorization(V4.format(f"A/{SCOPE}", names, told)),
+        authorization(V4.format(f"A/{SCOPE}", names, told), **{"x-amz-date": "", "date": date}),
+        of_url([*URL.items(), ("a", query)]),
+        of_url({**URL, "X-Amz-Expires": told, "X-Amz-Credential": scope}.items()),
+        of_url({**URL, "X-Amz-SignedHeaders": names}.items()),
+    ]
+    for http in requests:
+        with pytest.raises(S3Error):
+            verify(http, signature_of(http, REGION), SECRET, EXAMPLE_TIME_S)
+
+
 def test_wrong_signatures_of_any_form_are_refused():
     for told in (NO_SIGNATURE, "é" * 64, "x", NO_SIGNATURE * 9):
         http = signed()
@@ -335,21 +399,6 @@ def test_a_signature_without_the_hash_of_the_body_is_refused():
     http.headers = Headers(tuple(each for each in http.headers.raw if b"sha256" not in each[0]))
     with pytest.raises(S3Error, match="x-amz-content-sha256"):
         signature_of(http, REGION)
-
-
-URL = {
-    "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
-    "X-Amz-Credential": f"{ACCESS_KEY}/{SCOPE}",
-    "X-Amz-Date": STAMP,
-    "X-Amz-Expires": "604800",
-    "X-Amz-SignedHeaders": "host",
-    "X-Amz-Signature": NO_SIGNATURE,
-}
-
-
-def of_url(fields, **headers):
-    query = "&".join(f"{name}={value}" for name, value in fields)
-    return http_request("GET", f"/key?{query}", {"host": HOST, **headers})
 
 
 @pytest.mark.parametrize(
