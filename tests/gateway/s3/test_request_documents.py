@@ -80,6 +80,41 @@ def test_a_hostile_document_is_malformed(document: str | bytes):
         assert code_of(reader, document) == "MalformedXML"
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        '<!DOCTYPE Delete [<!ENTITY x "a">]>{}',
+        '<!DOCTYPE Delete SYSTEM "http://example.org/a.dtd">{}',
+        '<Delete xmlns="http://example.org/"><Object><Key>a</Key></Object></Delete>',
+        "<Delete "
+        + " ".join(f'a{n}="1"' for n in range(9))
+        + "><Object><Key>a</Key></Object></Delete>",
+        "<Delete>text<Object><Key>a</Key></Object></Delete>",
+        "<Delete><Object><Key>a</Key><Unknown/></Object></Delete>",
+        "<Delete><Object><Key>a</Key><Key>b</Key></Object></Delete>",
+        "<Delete><Object><Key>a</Key></Object><Unknown/></Delete>",
+        "<Deletes><Object><Key>a</Key></Object></Deletes>",
+    ],
+    ids=range(9),
+)
+def test_a_document_with_a_single_fault_is_malformed(document: str):
+    plain = "<Delete><Object><Key>a</Key></Object></Delete>"
+    assert deletions(plain.encode()).items[0].key == "a"
+    assert code_of(deletions, document.format(plain)) == "MalformedXML"
+
+
+def test_the_depth_and_the_number_of_elements_are_bounded():
+    def nested(depth: int) -> bytes:
+        return ("<Delete>" * depth + "</Delete>" * depth).encode()
+
+    assert parse_xml(nested(XML_DEPTH_MAX), "Delete").children
+    assert (
+        code_of(lambda data: parse_xml(data, "Delete"), nested(XML_DEPTH_MAX + 1)) == "MalformedXML"
+    )
+    many = "<Delete>" + "<a/>" * XML_ELEMENTS_MAX + "</Delete>"
+    assert code_of(lambda data: parse_xml(data, "Delete"), many) == "MalformedXML"
+
+
 def test_a_longer_document_is_not_parsed():
     assert code_of(deletions, "<" * (XML_BYTES_MAX + 1)) == "MalformedXML"
     assert code_of(lambda data: tagging(data, 10), "<" * 2_000_000) == "MalformedXML"
