@@ -48,6 +48,7 @@ The core changes no path of these tests: tests/conftest.py gives them :class:`Co
 
 SURROUNDINGS = (
     *("ansible", "autopilot", "experiments", "client/test_log_commands.py"),
+    *("client/test_bucket_commands.py", "gateway/access/test_key_commands.py"),
     *("filesystem/test_abstract.py", "filesystem/test_bucket_filesystem.py"),
     *("fuzz/test_command_line.py", "operation/test_log_level.py"),
     *("operation/test_dashboard_queries.py", "operation/test_top.py", "process/test_cli_files.py"),
