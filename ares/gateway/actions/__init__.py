@@ -1,0 +1,1 @@
+"""The operations of S3, and watches, on the buckets of a cluster: a coroutine for each."""
