@@ -107,6 +107,11 @@ class GatewaySeal:
         Raises :class:`ares.BadInput`, naming the file and never the key, for a file that is
         missing, malformed, or readable by other users.
         """
+        if not is_there(path):
+            raise BadInput(
+                f"{path} is missing: `ares-cli bucket key new` makes it with the first access key "
+                "of a cluster. Copy it from that machine, or name it with --seal-key"
+            )
         return cls(read_key(cluster_file, _SEAL_SETTING, path, "the gateways"))
 
     @classmethod

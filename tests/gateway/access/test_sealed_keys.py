@@ -101,7 +101,7 @@ def test_the_seal_is_a_file_of_its_owner_alone(tmp_path: Path):
     path = seal_path(cluster_file, None)
     assert path == tmp_path / "gateway.key"
     assert seal_path(cluster_file, tmp_path / "other") == tmp_path / "other"
-    with pytest.raises(ares.BadInput, match="No such file"):
+    with pytest.raises(ares.BadInput, match=r"is missing: .* bucket key new"):
         GatewaySeal.read(cluster_file, path)
     before = os.umask(0)
     try:
