@@ -7,7 +7,6 @@ different list for an object is refused: ignoring the list would show private da
 import enum
 
 from ares.bucket.bucket_state import BucketState
-from ares.bucket.row_keys import configuration_row
 from ares.gateway.s3.exchange import Headers
 from ares.gateway.s3.s3_errors import S3Code, S3Error
 
@@ -34,7 +33,7 @@ class CannedAcl(enum.Enum):
 
 def acl_of(state: BucketState, bucket: str) -> CannedAcl:
     """Return the list of a bucket; private for an absent bucket, and for unknown bytes."""
-    kept = state.table.get(configuration_row(bucket, ACL_CONFIGURATION))
+    kept = state.configuration(bucket, ACL_CONFIGURATION)
     public = kept == CannedAcl.PUBLIC_READ.configuration
     return CannedAcl.PUBLIC_READ if public else CannedAcl.PRIVATE
 

