@@ -1,4 +1,4 @@
-"""The span of a request to a gateway, above the spans of the client's operations in it."""
+"""The span of a gateway's request, above the spans of its client operations."""
 
 import contextlib
 import secrets
@@ -14,14 +14,14 @@ _SAMPLED_FLAGS = trace.TraceFlags(trace.TraceFlags.SAMPLED)
 
 
 class RequestSpans:
-    """The spans of a process's requests; ``tracer``: None without tracing."""
+    """The spans of requests of this process. ``tracer``: None without tracing."""
 
     def __init__(self, tracer: Tracer | None) -> None:
         self._tracer = tracer
 
     @contextlib.contextmanager
     def of_request(self, name: str, bucket: str) -> Iterator[None]:
-        """Trace a request, if the tracer chooses it; operations in the block are below it."""
+        """Trace a request of the tracer's choice, with the operations in the block below."""
         if self._tracer is None or not self._tracer.chooses():
             yield
             return

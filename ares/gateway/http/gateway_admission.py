@@ -13,7 +13,7 @@ MEMORY_WAIT_S = 10.0
 
 
 def too_busy(what: str) -> S3Error:
-    """Return the answer that lets a client wait and repeat; nothing was done."""
+    """Return the answer for a client to repeat later; nothing was done."""
     return S3Error(S3Code.SlowDown, f"Too busy: {what}. Nothing was done.", {"Retry-After": "1"})
 
 
@@ -53,7 +53,7 @@ class GatewayAdmission:
             self.give_back(taken.size)
 
     def give_back(self, size: int) -> None:
-        """Take memory from a request that needs it no more."""
+        """Take back the memory of a request."""
         self.memory_bytes -= size
         self._wake()
 
@@ -78,7 +78,7 @@ class GatewayAdmission:
             raise
 
     def _wake(self) -> None:
-        """Give memory to the requests that wait, the first ones first."""
+        """Give memory to waiting requests, in their order."""
         while self._waiting:
             size, turn = self._waiting[0]
             if self.memory_bytes + size > self.memory_bytes_max:
@@ -96,7 +96,7 @@ class TakenMemory:
         self._admission = admission
 
     async def change(self, size: int) -> None:
-        """Take more memory, or give back what is beyond ``size``. Raises S3Error as `memory`."""
+        """Take more memory, or give back memory beyond ``size``. Raises S3Error as `memory`."""
         size = min(size, self._admission.memory_bytes_max)
         more = size - self.size
         if more > 0:

@@ -111,7 +111,7 @@ class GatewayListener:
         tls = None if self._tls is None else self._tls.context
         try:
             await self._loop.connect_accepted_socket(
-                self._new_connection,
+                partial(S3Connection, self),
                 taken,
                 ssl=tls,
                 ssl_handshake_timeout=None if tls is None else TLS_HANDSHAKE_S,
@@ -123,12 +123,11 @@ class GatewayListener:
         finally:
             self._opening -= 1
 
-    def _new_connection(self) -> S3Connection:
-        connection = S3Connection(self)
-        self._open.add(connection)
-        return connection
-
     # -- what connections tell ---------------------------------------------------------------------
+
+    def opened(self, connection: S3Connection) -> None:
+        """Take a connection that can send requests."""
+        self._open.add(connection)
 
     def idle(self, connection: S3Connection, is_idle: bool) -> None:
         """Take the begin or the end of a connection's time without a request."""

@@ -21,7 +21,7 @@ _REASON_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 class ConnectionCut(AresError):
-    """An answer that cannot be completed: the peer, or the data, failed."""
+    """An incomplete answer: the peer, or the data, failed."""
 
 
 class AnswerSink(Protocol):
@@ -140,7 +140,6 @@ class HttpExchange:
 
     def _head(self, response: HttpResponse, length: int | None) -> bytes:
         """Return the head of the answer, and decide whether the connection stays open."""
-        self.begun, self.status = True, response.status
         lines = [f"HTTP/1.1 {response.status} {_REASON_PHRASES.get(response.status, '')}"]
         for name, value in response.headers:
             if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
@@ -157,6 +156,7 @@ class HttpExchange:
         self.keep_alive = self.keep_alive and self.body.ends_soon
         if not self.keep_alive:
             lines.append("Connection: close")
+        self.begun, self.status = True, response.status
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 

@@ -17,10 +17,10 @@ PIECE_OVERHEAD_BYTES = 64
 
 
 class RequestBody:
-    """The pieces of a body that were received and not read yet.
+    """The received, unread pieces of a body.
 
-    ``length``: as the head says; None for a body in chunks. ``flow`` is called when the socket may
-    be read on. ``start`` sends ``100 Continue`` if the peer waits for it; None otherwise.
+    ``length``: from the head; None for a body in chunks. ``flow`` is called when the socket may be
+    read on. ``start`` sends ``100 Continue``; None for a peer without this wish.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class RequestBody:
         self.received = 0
         """Bytes of the body so far."""
         self.dropped = False
-        """Nobody reads the rest."""
+        """The rest has no reader."""
         self._length = length
         self._flow = flow
         self._start = start
@@ -48,7 +48,7 @@ class RequestBody:
 
     @property
     def ends_soon(self) -> bool:
-        """Return True if the unread rest is so short that it is read to keep the connection."""
+        """Return True if reading the short rest keeps the connection."""
         if self.complete:
             return True
         if self._start is not None or self._length is None:
@@ -73,7 +73,7 @@ class RequestBody:
         self._wake()
 
     def drop(self) -> None:
-        """Drop the pieces here, and all that come."""
+        """Drop the present and all later pieces."""
         self.dropped = True
         self._pieces.clear()
         self._held = 0

@@ -1,8 +1,8 @@
 """A connection of the gateway: HTTP/1.1 by llhttp, with bounds on bytes, time and work.
 
 httptools (llhttp) refuses ambiguous requests: both lengths of a body, repeated lengths, lines
-without carriage return, spaces before a colon. It has no bounds of its own: a header, a chunk's
-extension or a trailer may be endless. The bounds are here.
+without carriage return, spaces before a colon. httptools has no bounds: a header, a chunk's
+extension or a trailer may be endless. This module has the bounds.
 
 Uvicorn bounds neither: after an early answer it reads the body to the end, it holds all requests of
 a pipeline, and waits for slow peers, in both directions, without an end.
@@ -46,7 +46,9 @@ class ConnectionKeeper(Protocol):
     serve: Serve
 
     read_buffer: memoryview
-    """The buffer of all connections: its bytes are used in the turn in which they came."""
+    """The buffer of all connections, used up in the turn of a read."""
+
+    def opened(self, connection: "S3Connection") -> None: ...
 
     def idle(self, connection: "S3Connection", is_idle: bool) -> None: ...
 
@@ -56,7 +58,7 @@ class ConnectionKeeper(Protocol):
 
 
 class RequestRefused(Exception):
-    """A request that breaks a bound; raised in the parser's callbacks, too."""
+    """A request beyond a bound; raised in the parser's callbacks, too."""
 
     def __init__(self, code: S3Code, message: str = "") -> None:
         super().__init__(message)
@@ -75,19 +77,19 @@ class S3Connection(asyncio.BufferedProtocol):
         self._exchanges: deque[HttpExchange] = deque()
         """Requests without a whole answer; the first one is at work."""
         self._arriving: HttpExchange | None = None
-        """The request whose body comes now."""
+        """The request of the incoming body."""
         self._writable = asyncio.Event()
         self._writable.set()
         self._reads = True
         self._idle = False
-        """No byte of the next request came."""
+        """Before the first byte of the next request."""
         self._ending = False
-        """No request is taken after those that were."""
+        """Further requests are not taken."""
         self._closing = False
-        """Nothing is written any more."""
+        """Further answers are not written."""
         self._dropped_bytes = 0
         self._unframed_bytes = 0
-        """Bytes since the last part of a message that the parser reported."""
+        """Bytes since the last report of the parser."""
         self._new_head()
 
     # -- the transport -----------------------------------------------------------------------------
@@ -98,6 +100,7 @@ class S3Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._client = str(peer[0]) if isinstance(peer, tuple) else ""
         self._secure = transport.get_extra_info("sslcontext") is not None
+        self._keeper.opened(self)
         self._wait_for_request(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -130,7 +133,7 @@ class S3Connection(asyncio.BufferedProtocol):
             if self._unframed_bytes > HTTP_HEAD_BYTES_MAX:
                 self._refuse(RequestRefused(S3Code.RequestHeaderSectionTooLarge))
         except httptools.HttpParserUpgrade:
-            self._ending = True  # the head was taken, and its answer is the last one
+            self.finish()  # the head was taken, and its answer is the last one
         except httptools.HttpParserError as error:
             self._failed(error)
         self._flow()
@@ -145,11 +148,11 @@ class S3Connection(asyncio.BufferedProtocol):
         self._transport.write(data)
 
     async def drained(self) -> None:
-        """Wait until a slice at most is not taken by the peer."""
+        """Wait until the peer lacks a slice at most."""
         await self._writable.wait()
 
     async def flushed(self) -> None:
-        """Wait until the kernel has all that was written."""
+        """Wait until the kernel has all written bytes."""
         if self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0)
             await self._writable.wait()
@@ -210,7 +213,7 @@ class S3Connection(asyncio.BufferedProtocol):
             self._begin(exchange)
 
     def _new_exchange(self) -> HttpExchange:
-        """Return the exchange of the head that is complete."""
+        """Return the exchange of the complete head."""
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
             raise RequestRefused(S3Code.BadRequest, f"HTTP/{version} is not spoken here.")
@@ -266,7 +269,7 @@ class S3Connection(asyncio.BufferedProtocol):
         exchange.task = tasks.begin(self._answer(exchange), "request of the gateway")
 
     async def _answer(self, exchange: HttpExchange) -> None:
-        """Answer a request; cut the connection if there is no whole answer."""
+        """Answer a request; cut the connection without a whole answer."""
         try:
             await self._keeper.serve(exchange)
         except ConnectionCut as error:
@@ -279,7 +282,7 @@ class S3Connection(asyncio.BufferedProtocol):
         """Go on after a whole answer: with the rest of the body, the next request, or the end."""
         if self._closing:
             return
-        if not exchange.keep_alive or (self._ending and len(self._exchanges) == 1):
+        if not exchange.keep_alive:
             self._linger()
         elif exchange.body.complete:
             self._next()
@@ -302,7 +305,7 @@ class S3Connection(asyncio.BufferedProtocol):
         self._keeper.idle(self, True)
 
     def _linger(self) -> None:
-        """End the connection: drop received bytes for a short time, until the peer ends it."""
+        """End the connection: drop received bytes for a short time, or until the peer's end."""
         self._closing = True
         self._exchanges.clear()
         self._set_timer(LINGER_S)
@@ -313,7 +316,7 @@ class S3Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def finish(self) -> None:
-        """End the connection after the requests that were taken."""
+        """End the connection after the taken requests; drop bytes behind them."""
         self._ending = True
         if self._exchanges:
             self._exchanges[-1].keep_alive = False
@@ -323,34 +326,33 @@ class S3Connection(asyncio.BufferedProtocol):
     # -- requests that cannot be understood --------------------------------------------------------
 
     def _failed(self, error: httptools.HttpParserError) -> None:
-        """Take an error of the parser, which is of no use any more."""
+        """Take an error of the parser, the last action of the parser."""
         cause = error.__context__
         if isinstance(cause, RequestRefused):
             self._refuse(cause)
         elif isinstance(error, httptools.HttpParserCallbackError):
             tasks.failures.report("a callback of the parser of HTTP", cause)
             self.cut()
-        elif self._exchanges and self._arriving is None and not self._exchanges[-1].keep_alive:
-            self._ending = True  # bytes behind a last request
         else:
             self._refuse(RequestRefused(S3Code.BadRequest, f"The request is malformed: {error}"))
 
     def _refuse(self, error: RequestRefused) -> None:
         """Answer that a request is refused, and end the connection.
 
-        The connection is cut where an answer to an earlier request is due: the answer may be half
-        written, and the earlier request is not to trust if this was its body.
+        Earlier requests are answered, and the refused request is not: its bytes may be the rest of
+        an earlier body. A broken body at work cuts the connection.
         """
         self._keeper.refused(error.code)
-        if self._exchanges or self._closing:
+        if self._arriving is not None or self._closing:
             self.cut()
             return
-        self.write(rendered_refusal(error))
-        self._linger()
+        if not self._exchanges:
+            self.write(rendered_refusal(error))
+        self.finish()
 
 
 def rendered_refusal(error: RequestRefused) -> bytes:
-    """Return the whole answer to a request, or a connection, that is refused unread."""
+    """Return the whole answer to a refused request or connection."""
     document = S3Error(error.code, str(error)).xml("", "")
     head = (
         f"HTTP/1.1 {error.code.status} {error.code.name}\r\nServer: ares\r\n"

@@ -23,7 +23,7 @@ class TlsFiles:
         self.context = self._load()
 
     def reload(self) -> None:
-        """Read the files again. New files that do not fit leave the context as it is."""
+        """Read the files again. Unusable new files leave the present context."""
         self._seen = self._stamp()
         try:
             self.context = self._load()
@@ -58,5 +58,5 @@ class TlsFiles:
 
 
 def _no_password() -> str:
-    """Refuse a key with a password: OpenSSL would ask for it on the terminal."""
+    """Refuse a key with a password, for which OpenSSL would ask on the terminal."""
     raise BadInput("TLS: the key has a password; give a key without one")
