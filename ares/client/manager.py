@@ -66,6 +66,11 @@ class Manager(DomainDirectory):
         super().__init__(parts)
         self._buckets = Buckets(self, parts.open_index_table)
 
+    @property
+    def all_buckets(self) -> Buckets:
+        """All buckets of the cluster, as gateways use them."""
+        return self._buckets
+
     async def __aenter__(self) -> "Manager":
         return self
 

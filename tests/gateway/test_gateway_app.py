@@ -1,0 +1,251 @@
+"""The way of a request through the gateway, from the socket to the buckets and back."""
+
+import asyncio
+import hashlib
+
+import pytest
+
+from ares.bucket.index_records import BLOB_CHUNK_BYTES
+from ares.cluster.tables import TracingSettings
+from ares.gateway.http import gateway_admission
+from ares.gateway.http.gateway_monitor import WatchedGateway
+from ares.gateway.s3.s3_errors import S3Code
+from ares.tracing.callers_span import current_span
+from ares.tracing.tracer import Tracer
+from tests.gateway.raw_requests import signed, signed_head
+from tests.gateway.test_s3_connection import eventually
+
+LARGE = bytes(range(256)) * 50_000
+"""An object of 12.8 MB: two chunks."""
+
+
+def code_of(answer):
+    return answer.body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode()
+
+
+async def test_an_object_is_put_read_listed_and_deleted(gateway):
+    put = await gateway.ask("PUT", "/photos/a%20b/c", b"hello", content_type="text/plain")
+    assert (put.status, put.headers["etag"]) == (200, f'"{hashlib.md5(b"hello").hexdigest()}"')
+    got = await gateway.ask("GET", "/photos/a%20b/c", role="read")
+    assert (got.status, got.body, got.headers["content-type"]) == (200, b"hello", "text/plain")
+    assert int(got.headers["x-ares-position"]) >= int(put.headers["x-ares-position"])
+    assert got.headers["x-amz-request-id"] != put.headers["x-amz-request-id"]
+    assert b"<Key>a b/c</Key>" in (await gateway.ask("GET", "/photos?list-type=2")).body
+    head = await gateway.ask("HEAD", "/photos/a%20b/c")
+    assert (head.status, head.headers["content-length"]) == (200, "5")
+    assert (await gateway.ask("DELETE", "/photos/a%20b/c", role="write")).status == 204
+    assert code_of(await gateway.ask("GET", "/photos/a%20b/c")) == "NoSuchKey"
+    assert (await gateway.ask("HEAD", "/photos/a%20b/c")).status == 404
+    assert gateway.traffic.requests["GetObject", 200] == 1
+    assert gateway.admission.memory_bytes == gateway.admission.at_work == 0
+
+
+async def test_a_large_object_goes_through_with_backpressure(gateway):
+    assert (await gateway.ask("PUT", "/photos/large", LARGE)).status == 200
+    assert (await gateway.ask("GET", "/photos/large")).body == LARGE
+    edge = BLOB_CHUNK_BYTES
+    part = await gateway.ask("GET", "/photos/large", range=f"bytes={edge - 5}-{edge + 4}")
+    assert (part.status, part.body) == (206, LARGE[edge - 5 : edge + 5])
+
+
+async def test_the_host_may_name_the_bucket(gateway):
+    host = "photos.s3.test"
+    assert (await gateway.ask("PUT", "/cat", b"cat", host=host)).status == 200
+    assert (await gateway.ask("GET", "/photos/cat")).body == b"cat"
+
+
+async def test_of_rivals_one_wins(gateway):
+    putters = [
+        gateway.ask("PUT", "/photos/lock", b"%d" % number, if_none_match="*") for number in range(8)
+    ]
+    statuses = [answer.status for answer in await asyncio.gather(*putters)]
+    assert sorted(statuses) == [200, *[412] * 7]
+
+
+# -- who may ---------------------------------------------------------------------------------------
+
+
+async def test_a_request_is_judged_before_its_body(gateway):
+    """A wrong signature, and a role too low, are answered in place of 100 Continue."""
+    digest = "UNSIGNED-PAYLOAD"
+    for role, expected in (("read", "AccessDenied"), ("admin", "SignatureDoesNotMatch")):
+        head = signed_head(
+            gateway.keys[role],
+            "PUT",
+            "/photos/k",
+            digest,
+            content_length="5",
+            expect="100-continue",
+        )
+        if role == "admin":
+            head = head.replace(b"/photos/k HTTP", b"/photos/other HTTP")
+        async with gateway.client() as client:
+            answer = await client.ask(head)
+            assert (answer.status, code_of(answer)) == (403, expected)
+            assert await client.is_ended()
+    assert (await gateway.ask("GET", "/photos/k")).status == 404
+
+
+async def test_strangers_see_only_public_buckets(gateway):
+    await gateway.ask("PUT", "/photos/k", b"data")
+    anonymous = b"GET /photos/k HTTP/1.1\r\nHost: s3\r\n\r\n"
+    async with gateway.client() as client:
+        assert code_of(await client.ask(anonymous)) == "AccessDenied"
+        assert (await gateway.ask("PUT", "/photos?acl", x_amz_acl="public-read")).status == 200
+        assert (await client.ask(anonymous)).body == b"data"
+
+
+async def test_the_buckets_of_the_gateways_are_not_there(gateway):
+    key = gateway.keys["admin"].id
+    assert code_of(await gateway.ask("GET", f"/ares-gateway-keys/{key}")) == "NoSuchBucket"
+    assert b"ares-gateway" not in (await gateway.ask("GET", "/")).body
+
+
+# -- bodies that are not right ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [100, len(LARGE)], ids=["inline", "blob"])
+async def test_a_body_that_is_not_whole_is_not_stored(gateway, size):
+    body = LARGE[:size]
+    digest = hashlib.sha256(body).hexdigest()
+    head = signed_head(
+        gateway.keys["write"], "PUT", "/photos/k", digest, content_length=str(len(body))
+    )
+    async with gateway.client() as client:  # goes away in the middle
+        await client.send(head + body[:-1])
+        await eventually(lambda: gateway.admission.at_work == 1)
+    await eventually(lambda: gateway.admission.at_work == 0)
+    async with gateway.client() as client:  # has another digest
+        answer = await client.ask(head + body[:-1] + b"\0")
+        assert code_of(answer) == "XAmzContentSHA256Mismatch"
+    assert (await gateway.ask("GET", "/photos/k")).status == 404
+    assert gateway.admission.memory_bytes == 0
+
+
+async def test_bytes_behind_the_body_are_not_stored(gateway):
+    async with gateway.client() as client:
+        put = signed(gateway.keys["write"], "PUT", "/photos/k", b"12345")
+        await client.send(put + b"6789")
+        assert (await client.answer()).status == 200
+        assert await client.is_ended()
+    assert (await gateway.ask("GET", "/photos/k")).body == b"12345"
+
+
+async def test_a_reader_that_goes_away_ends_the_read(gateway):
+    await gateway.ask("PUT", "/photos/large", LARGE)
+    async with gateway.client() as client:
+        await client.send(signed(gateway.keys["read"], "GET", "/photos/large"))
+        assert (await client.head())[0] == 200
+        assert gateway.admission.memory_bytes > 0
+        client.writer.transport.abort()
+    await eventually(lambda: gateway.admission.at_work == 0)
+    assert gateway.admission.memory_bytes == 0
+
+
+async def test_a_lost_chunk_cuts_the_answer(gateway, monkeypatch):
+    """The head is out when the second chunk fails: the client must not take the part for all."""
+    await gateway.ask("PUT", "/photos/large", LARGE)
+    blobs = gateway.manager.all_buckets.blobs
+    fetch = blobs.fetch
+
+    async def failing(part, timeout_s):
+        if part.name.endswith("/1"):
+            raise OSError("lost")
+        return await fetch(part, timeout_s)
+
+    monkeypatch.setattr(blobs, "fetch", failing)
+    async with gateway.client() as client:
+        await client.send(signed(gateway.keys["read"], "GET", "/photos/large"))
+        _, headers = await client.head()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.reader.readexactly(int(headers["content-length"]))
+    assert gateway.traffic.cut == 1
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+async def test_requests_beyond_the_bound_are_told_to_slow_down(serve):
+    gateway = serve(requests=1)
+    assert (await gateway.ask("PUT", "/photos")).status == 200
+    head = signed_head(
+        gateway.keys["write"], "PUT", "/photos/k", "UNSIGNED-PAYLOAD", content_length="5"
+    )
+    async with gateway.client() as client:
+        await client.send(head)
+        await eventually(lambda: gateway.admission.at_work == 1)
+        answer = await gateway.ask("GET", "/photos/k")
+        assert (answer.status, code_of(answer)) == (503, "SlowDown")
+        assert answer.headers["retry-after"] == "1"
+        assert (await client.ask(b"12345")).status == 200
+
+
+async def test_memory_is_given_in_order_and_given_back(monkeypatch):
+    monkeypatch.setattr(gateway_admission, "MEMORY_WAIT_S", 0.05)
+    admission = gateway_admission.GatewayAdmission(gateway_admission.GatewayLimits(memory_bytes=10))
+    seen = []
+
+    async def use(name, size, hold):
+        async with admission.memory(size):
+            seen.append(name)
+            await hold.wait()
+
+    hold, open_hold = asyncio.Event(), asyncio.Event()
+    open_hold.set()
+    first = asyncio.create_task(use("first", 8, hold))
+    await eventually(lambda: seen == ["first"])
+    large = asyncio.create_task(use("large", 99, open_hold))
+    small = asyncio.create_task(use("small", 1, open_hold))
+    await asyncio.sleep(0.01)
+    assert seen == ["first"]
+    small.cancel()
+    with pytest.raises(Exception, match=S3Code.SlowDown.name):
+        await large
+    hold.set()
+    await first
+    await use("last", 10, open_hold)
+    assert (seen, admission.memory_bytes) == (["first", "last"], 0)
+
+
+async def test_an_origin_is_told_what_it_may_see(gateway):
+    document = (
+        b"<CORSConfiguration><CORSRule><AllowedOrigin>https://a.example</AllowedOrigin>"
+        b"<AllowedMethod>GET</AllowedMethod></CORSRule></CORSConfiguration>"
+    )
+    assert (await gateway.ask("PUT", "/photos?cors", document)).status == 200
+    preflight = (
+        b"OPTIONS /photos/k HTTP/1.1\r\nHost: s3\r\nOrigin: https://a.example\r\n"
+        b"Access-Control-Request-Method: %b\r\n\r\n"
+    )
+    async with gateway.client() as client:
+        allowed = await client.ask(preflight % b"GET")
+        assert (allowed.status, allowed.headers["access-control-allow-origin"]) == (
+            200,
+            "https://a.example",
+        )
+        assert (await client.ask(preflight % b"PUT")).status == 403
+    missing = await gateway.ask("GET", "/photos/k", origin="https://a.example")
+    assert missing.status == 404
+    assert missing.headers["access-control-allow-origin"] == "https://a.example"
+
+
+async def test_a_request_has_a_span_above_the_operations_in_it(serve):
+    spans = []
+    tracer = Tracer(TracingSettings(exporter="console", keys=True), spans.extend, current_span)
+    gateway = serve(tracer)
+    assert (await gateway.ask("PUT", "/photos")).status == 200
+    assert (await gateway.ask("PUT", "/photos/k", b"z" * 4000)).status == 200
+    tracer.close()
+    [put] = [span for span in spans if span.name == "PutObject"]
+    below = [span for span in spans if span.trace == put.trace and span.parent == put.id]
+    assert (put.parent, put.attributes["aws.s3.bucket"]) == (b"", "photos")
+    assert {"storing", "append"} <= {span.name for span in below}
+
+
+async def test_health_tells_of_a_log_that_does_not_answer(gateway, cluster):
+    watched = WatchedGateway(gateway.manager.all_buckets, gateway.listener, gateway.admission)
+    healthy = await watched.look()
+    assert (healthy.trouble, healthy.facts["at_work"]) == ("", 0)
+    cluster.stop("s0", "s1", "s2")
+    assert "has not told its tail" in (await watched.look()).trouble
+    cluster.restart("s0", "s1", "s2")
