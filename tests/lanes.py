@@ -50,7 +50,11 @@ SURROUNDINGS = (
     *("ansible", "autopilot", "experiments", "client/test_log_commands.py"),
     *("client/test_bucket_commands.py", "gateway/access/test_key_commands.py"),
     *("filesystem/test_abstract.py", "filesystem/test_bucket_filesystem.py"),
-    *("fuzz/test_command_line.py", "operation/test_log_level.py"),
+    *(
+        "fuzz/test_command_line.py",
+        "gateway/test_gateway_processes.py",
+        "operation/test_log_level.py",
+    ),
     *("operation/test_dashboard_queries.py", "operation/test_top.py", "process/test_cli_files.py"),
     *("process/test_cli_trace.py", "process/test_demo.py", "process/test_etcd_cluster.py"),
     *("process/test_first_start.py", "process/test_mirrors.py", "process/test_pages.py"),

@@ -30,6 +30,7 @@ from ares.cli import (
 from ares.cli.buckets import (
     access_key_commands,
     bucket_commands,
+    gateway_command,
     transfer_commands,
     watch_command,
 )
@@ -150,6 +151,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         ),
         "bucket key ls": (access_key_commands.ls, "", ALL_OPTIONS),
         "bucket key rm": (access_key_commands.rm, "ARESKQ7V2M4XW3ZJH5TB", ALL_OPTIONS),
+        "gateway": (gateway_command.gateway, "--listen 127.0.0.1:9000", _PROCESS_OPTIONS),
     },
     "Logs": {
         "log create": (log_commands.create, "events --servers s0,s1,s2", ALL_OPTIONS),

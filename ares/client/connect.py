@@ -79,6 +79,10 @@ class PendingConnection:
             await self._manager.close()
 
 
+GATEWAY_SERVICE = "ares-gateway"
+"""Begin of the names of services whose index of the buckets has a file of its own."""
+
+
 def manager_of(
     settings: Settings,
     connect: Callable[[], Connections],
@@ -117,21 +121,22 @@ def manager_of(
             domain_locator_of(settings, remembers=service == USER_SERVICE),
             client.site,
             settings.limits.value_bytes,
-            index_table_of(settings) if service == USER_SERVICE else MemoryTable,
+            index_table_of(settings, service),
         )
     )
 
 
-def index_table_of(settings: Settings) -> Callable[[], RowTable]:
+def index_table_of(settings: Settings, service: str) -> Callable[[], RowTable]:
     """Return a function that opens the rows of the index of buckets, in a file of the user's cache.
 
-    The rows are in memory without a cache, or if no file can be had.
+    The rows are in memory without a cache, if no file can be had, and for services of servers.
     """
     directory = cache_directory(os.environ)
-    if directory is None:
+    if directory is None or not service.startswith((USER_SERVICE, GATEWAY_SERVICE)):
         return MemoryTable
     cluster = settings.initial.cluster_id
-    path = directory / f"buckets-{cluster.hex()}"
+    suffix = "" if service == USER_SERVICE else f"-{service}"
+    path = directory / f"buckets-{cluster.hex()}{suffix}"
 
     def open_table() -> RowTable:
         from ares.store.sqlite_table import open_index_table

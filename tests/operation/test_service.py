@@ -63,7 +63,9 @@ def verified(directory: Path, text: str, name: str) -> subprocess.CompletedProce
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
 )
-@pytest.mark.parametrize("name", ["ares-server@.service", "ares-consensus@.service"])
+@pytest.mark.parametrize(
+    "name", ["ares-server@.service", "ares-consensus@.service", "ares-gateway.service"]
+)
 def test_systemd_verifies_the_unit_files(tmp_path, name):
     text = (UNITS / name).read_text()
     done = verified(tmp_path, text, name)

@@ -42,6 +42,9 @@ PORTS_FREED_S = 2.0
 _PROCESS_POLL_S = 0.03
 _LOG_LINES_SHOWN = 12
 _PID_BYTES_MAX = 32
+GATEWAY_ID = "gateway"
+"""Id of the gateway beside the cluster's own processes."""
+
 _ERROR_BEGIN = "error: "
 """The begin of an error message of `ares-cli`."""
 
@@ -53,7 +56,8 @@ class NotStarted(AresError):
 class SupervisedProcess(Struct, frozen=True):
     """A process to run.
 
-    ``kind``: the command of `ares-cli` to run; ``addresses``: the addresses to listen on.
+    ``kind``: the command of `ares-cli` to run; ``addresses``: the addresses to listen on; of a
+    gateway, one.
     """
 
     id: str
@@ -171,6 +175,9 @@ class Supervisor:
 
         Each signal has PROCESS_STOP_S seconds to work.
         """
+        gateway = self._run / f"{GATEWAY_ID}.pid"
+        if ids is None and gateway.exists():  # first: its end needs the servers
+            return self.stop([GATEWAY_ID], signals) + self.stop(signals=signals)
         waiting: dict[int, str] = {}
         paths = [
             path for path in sorted(self._run.glob("*.pid")) if ids is None or path.stem in ids
@@ -240,12 +247,17 @@ class Supervisor:
         except OSError:
             return False
         started = [os.fsdecode(word) for word in words[1:]]
+        if id == GATEWAY_ID:
+            return started[:-1] == self._gateway_command("")[1:-1]
         known = [self._command(kind, id)[1:] for kind in ("server", "consensus")]
         # releases before this release started Python without -P
         return started in known or ["-P", *started] in known
 
     def _command(self, kind: str, id: str) -> list[str]:
         return python("-m", "ares", kind, self._file, "--id", id)
+
+    def _gateway_command(self, address: str) -> list[str]:
+        return python("-m", "ares", "gateway", "--cluster", self._file, "--listen", address)
 
     def _spawn(self, member: SupervisedProcess) -> int:
         """Start a process; return the position in its log at which this run begins."""
@@ -257,7 +269,9 @@ class Supervisor:
         ):
             begin = log.tell()
             child = subprocess.Popen(
-                self._command(member.kind, member.id),
+                self._gateway_command(member.addresses[0])
+                if member.id == GATEWAY_ID
+                else self._command(member.kind, member.id),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ares.cli.buckets.gateway_command import GATEWAY_PORT, require_gateway_libraries
 from ares.cli.local.init_command import Directory
 from ares.cli.options import SharedOptions, print_core_advice
 from ares.model.errors import AresError, BadInput, NotAuthorized, Uncertain
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ares.cli.local.supervisor import SupervisedProcess, Supervisor
     from ares.client.manager import Manager
     from ares.cluster.settings import Settings
+    from ares.gateway.access.sealed_keys import AccessKey
 
 START_TIMEOUT_S = 60.0
 _REACH_S = 2.0
@@ -55,6 +57,19 @@ def up(
             help="Begin anew as an empty cluster: all data of its stopped servers is removed.",
         ),
     ] = False,
+    gateway: Annotated[
+        bool,
+        typer.Option(
+            "--gateway",
+            help="Also serve S3: make buckets possible, and a first access key, shown this once.",
+        ),
+    ] = False,
+    gateway_port: Annotated[
+        int,
+        typer.Option(
+            "--gateway-port", metavar="PORT", min=1, max=65535, help="The gateway's port."
+        ),
+    ] = GATEWAY_PORT,
 ) -> None:
     """Run all processes of a cluster here, or the stopped ones; logs are in DIR/logs.
 
@@ -67,6 +82,8 @@ def up(
     from ares.cli.local.supervisor import NotStarted, Supervisor, lost_directories, started_before
     from ares.cluster.settings import FILE_NAME, Settings
 
+    if gateway:
+        require_gateway_libraries()
     settings = Settings.load(directory / FILE_NAME)
     settings.check_secrets()
     stop = threading.Event()
@@ -89,15 +106,7 @@ def up(
             if (why := (lost | failed).get(process.id))
         }
         if not pids:
-            fresh_too = (
-                f"If all data is lost, `ares-cli up {directory} --fresh` begins anew as an empty "
-                "cluster"
-            )
-            raise NotStarted(
-                "nothing was started.\n"
-                f"{_reasons(left_out)}\n"
-                f"Mend the cause, then `ares-cli up {directory}` tries again. {fresh_too}"
-            )
+            raise NotStarted(_nothing_started(directory, left_out))
         # members with slow heartbeats elect no leader before
         patience_s = common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s
         unable = _await_usable(settings, _PART_USABLE_S if left_out else patience_s, stop)
@@ -106,8 +115,11 @@ def up(
             raise NotStarted(
                 "interrupted: all processes that this command had started are stopped again"
             )
+        served = {}
+        if gateway and not unable:
+            served = _with_gateway(common, settings, supervisor, started, gateway_port, stop)
     print_core_advice()
-    _show(common, settings, pids, list(started), left_out)
+    _show(common, settings, pids, list(started), left_out, served)
     trouble = _trouble(directory, settings, pids, left_out, unable)
     if trouble and detach:
         raise LeftOut(trouble)
@@ -123,6 +135,57 @@ def up(
             _stay(supervisor, stop, KEPT_ON_DISK if settings.durable else LOST_WITH_MEMORY)
             or int(bool(trouble))
         )
+
+
+def _nothing_started(directory: Path, left_out: dict[str, str]) -> str:
+    """Return the message when no process runs."""
+    return (
+        "nothing was started.\n"
+        f"{_reasons(left_out)}\n"
+        f"Mend the cause, then `ares-cli up {directory}` tries again. If all data is lost, "
+        f"`ares-cli up {directory} --fresh` begins anew as an empty cluster"
+    )
+
+
+def _with_gateway(
+    common: SharedOptions,
+    settings: "Settings",
+    supervisor: "Supervisor",
+    started: dict[str, int],
+    port: int,
+    stop: threading.Event,
+) -> dict[str, object]:
+    """Start a gateway, after all it needs was made, and return the facts for --json.
+
+    A new access key is shown at once: the gateway may not start. Without it the processes in
+    ``started`` are stopped, and an AresError is raised.
+    """
+    from ares.cli.local.local_gateway import first_access_key, start_gateway
+    from ares.client.connect import connect, settings_of
+
+    async def made() -> "AccessKey | None":
+        async with connect(settings_of(settings.path)) as manager:
+            return await first_access_key(manager, settings.path)
+
+    address = f"127.0.0.1:{port}"
+    facts: dict[str, object] = {"endpoint": f"http://{address}"}
+    try:
+        key = loop.run(made())
+        if key is not None:
+            facts |= {"access_key": key.id, "secret_key": key.secret}
+        if key is not None and not common.json:
+            typer.echo(
+                f"the first access key, with the role admin; the secret is not shown again:\n"
+                f"export AWS_ACCESS_KEY_ID={key.id} AWS_SECRET_ACCESS_KEY={key.secret}"
+            )
+        timeout_s = common.timeout_s or START_TIMEOUT_S
+        facts["pid"] = start_gateway(supervisor, address, timeout_s, stop.is_set)
+    except AresError:
+        supervisor.stop(started)
+        raise
+    if not common.json:
+        typer.echo(f"S3 clients connect to http://{address}, region us-east-1")
+    return facts
 
 
 def _other_ports(directory: Path, settings: "Settings") -> str:
@@ -148,10 +211,16 @@ def _ready_to_start(
 
     A cluster that begins afresh gets renewed settings; otherwise ``settings`` are returned.
     """
-    from ares.cli.local.supervisor import NotStarted, members_of, remove_data, started_before
+    from ares.cli.local.supervisor import (
+        GATEWAY_ID,
+        NotStarted,
+        members_of,
+        remove_data,
+        started_before,
+    )
     from ares.cluster.new_cluster import renew_identities
 
-    pids = supervisor.running()
+    pids = {id: pid for id, pid in supervisor.running().items() if id != GATEWAY_ID}
     spent = [] if settings.durable else started_before(settings)
     missing = [
         member
@@ -184,6 +253,7 @@ def _show(
     pids: dict[str, int],
     started: list[str],
     left_out: dict[str, str],
+    served: dict[str, object],
 ) -> None:
     addresses = {process.id: process.address for process in settings.processes()}
     if common.json:
@@ -193,7 +263,7 @@ def _show(
             "file": str(settings.path),
             "started": started,
             "left_out": left_out,
-        }
+        } | ({"gateway": served} if served else {})
         return common.report(head | {"processes": data, "notes": list(settings.notes)}, "")
     from rich.console import Console
     from rich.table import Table

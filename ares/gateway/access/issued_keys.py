@@ -58,6 +58,16 @@ async def open_seal(keys: Bucket, cluster_file: Path, path: Path) -> GatewaySeal
     return seal
 
 
+async def seal_in_use(keys: Bucket, cluster_file: Path, path: Path) -> GatewaySeal:
+    """Return the seal in the file at ``path``, for a gateway.
+
+    Raises :class:`ares.BadInput` if the file is missing or has another seal than the cluster.
+    """
+    seal = GatewaySeal.read(cluster_file, path)
+    check_fingerprint(seal, await _fingerprint(keys), path)
+    return seal
+
+
 def check_fingerprint(seal: GatewaySeal, kept: str | None, path: Path) -> None:
     """Raise :class:`ares.BadInput` if the cluster keeps another seal's fingerprint."""
     if kept not in (None, seal.fingerprint):

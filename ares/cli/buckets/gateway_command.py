@@ -1,0 +1,138 @@
+"""The command gateway: S3 over HTTP for the buckets of a cluster."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ares.cli.buckets.access_key_commands import SealKey
+from ares.cli.options import SharedOptions, print_core_advice
+from ares.model.errors import BadInput
+
+GATEWAY_PORT = 9000
+GATEWAY_LIBRARIES = ("awscrt", "httptools")
+"""Libraries of the extra `gateway`."""
+
+PROCESSES_MAX = 64
+_LIMITS = "Limits of each process"
+
+
+def gateway(
+    common: SharedOptions,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where S3 clients connect.")
+    ] = f"127.0.0.1:{GATEWAY_PORT}",
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            metavar="N",
+            min=1,
+            max=PROCESSES_MAX,
+            help="Serve with N processes, each with a processor of its own.",
+        ),
+    ] = 1,
+    domain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--domain",
+            metavar="NAME",
+            help="Take BUCKET.NAME in the address for a bucket; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    region: Annotated[
+        str, typer.Option("--region", metavar="NAME", help="The region that clients sign for.")
+    ] = "us-east-1",
+    seal_key: SealKey = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-cert",
+            metavar="FILE",
+            help="Serve over TLS with these certificates; read again when the files change.",
+            show_default=False,
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-key", metavar="FILE", help="The key of the certificate.", show_default=False
+        ),
+    ] = None,
+    http: Annotated[
+        str,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Serve /health and /metrics there; worker N has the port N higher.",
+            show_default=False,
+        ),
+    ] = "",
+    connections: Annotated[
+        int,
+        typer.Option(
+            "--connections", metavar="N", min=1, help="Connections.", rich_help_panel=_LIMITS
+        ),
+    ] = 1024,
+    requests: Annotated[
+        int,
+        typer.Option(
+            "--requests", metavar="N", min=1, help="Requests at work.", rich_help_panel=_LIMITS
+        ),
+    ] = 256,
+    memory_mib: Annotated[
+        int,
+        typer.Option(
+            "--memory",
+            metavar="MIB",
+            min=64,
+            help="Memory for the data of requests at work.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = 512,
+) -> None:
+    """Serve the buckets of a cluster over S3's protocol, until Ctrl-C or SIGTERM.
+
+    Before the first start: `ares-cli bucket init`, and `ares-cli bucket key new root --role admin`.
+    Prints READY and the address at the begin of service; logs go to stderr. Any number of gateways
+    may serve a cluster, also on several machines: each one needs the cluster file, a client key if
+    the cluster has keys, and gateway.key.
+    """
+    require_gateway_libraries()
+    if (tls_cert is None) is not (tls_key is None):
+        raise BadInput("TLS needs both --tls-cert and --tls-key; nothing was started")
+    from ares.gateway.access.sealed_keys import seal_path
+    from ares.gateway.http.gateway_limits import GatewayLimits
+    from ares.gateway.http.s3_process import GatewayPlan, run_gateway
+
+    settings = common.settings()
+    print_core_advice()
+    plan = GatewayPlan(
+        settings,
+        listen,
+        seal_path(settings.path, seal_key),
+        region,
+        tuple(domain or ()),
+        http,
+        processes,
+        tls_cert,
+        tls_key,
+        GatewayLimits(connections, requests, memory_mib * 2**20),
+    )
+    raise typer.Exit(run_gateway(plan))
+
+
+def missing_gateway_libraries() -> list[str]:
+    """Return the libraries of the extra `gateway` that are not installed."""
+    return [name for name in GATEWAY_LIBRARIES if find_spec(name) is None]
+
+
+def require_gateway_libraries() -> None:
+    """Raise :class:`BadInput` if the extra `gateway` is not installed."""
+    if missing := missing_gateway_libraries():
+        raise BadInput(
+            f"a gateway needs {' and '.join(missing)}, which is not installed here: "
+            "pip install 'ares-storage[gateway]'. Nothing was started"
+        )

@@ -1,0 +1,128 @@
+"""The processes of a gateway: start, several workers, death of a worker, end; and beside `up`."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares.cluster.addresses import split_address
+from ares.gateway.access.sealed_keys import AccessKey, KeyRole
+from ares.platform.interpreter import python
+from tests.gateway.raw_requests import signed
+from tests.ports import free_addresses
+from tests.process.command_line import Cli, running_cluster
+from tests.process.warm_start import ares_cli
+
+pytestmark = pytest.mark.process
+
+
+def ask(address: str, request: bytes) -> http.client.HTTPResponse:
+    """Return the answer to a whole request, and read it."""
+    with socket.create_connection(split_address(address), timeout=60) as connection:
+        connection.sendall(request)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        answer.body = answer.read()  # type: ignore[attr-defined]
+        return answer
+
+
+def health(address: str) -> dict[str, Any]:
+    return json.loads(ask(address, b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n").body)
+
+
+def key_of(facts: dict[str, Any]) -> AccessKey:
+    return AccessKey(facts["access_key"], facts["secret_key"], "root", KeyRole.ADMIN)
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    for cluster in running_cluster(tmp_path_factory.mktemp("gateway") / "cluster"):
+        address = free_addresses(1)[0]
+        assert "bucket init" in cluster.fails(1, "gateway", "--listen", address)
+        cluster.ok("bucket", "init")
+        assert "bucket key new" in cluster.fails(2, "gateway", "--listen", address)
+        yield cluster
+
+
+def started(cli: Cli, listen: str, *words: str) -> "subprocess.Popen[bytes]":
+    """Start a gateway, and wait until it says READY."""
+    command = python("-m", "ares", "-c", cli.settings.path, "gateway", "--listen", listen, *words)
+    gateway = subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=os.environ | cli.environment, bufsize=0
+    )
+    assert gateway.stdout is not None
+    assert gateway.stdout.readline().startswith(b"READY gateway")
+    return gateway
+
+
+def test_workers_share_a_port_and_a_dead_one_is_started_again(cli: Cli) -> None:
+    key = key_of(cli.json("bucket", "key", "new", "root", "--role", "admin"))
+    listen, pages = free_addresses(2)
+    host, port = split_address(pages)
+    gateway = started(cli, listen, "--processes", "2", "--http", pages)
+    try:
+        taken = cli.fails(2, "gateway", "--listen", listen)
+        assert f"cannot listen on {listen}: Address already in use" in taken
+        assert ask(listen, signed(key, "PUT", "/photos")).status == 200
+        assert ask(listen, signed(key, "PUT", "/photos/cat", b"cat")).status == 200
+        assert gateway.stdout is not None
+        assert gateway.stdout.readline().startswith(b"READY gateway-1")
+        assert health(f"{host}:{port + 1}")["serving"] is True
+        children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children")
+        worker = int(children.read_text().split()[0])
+        os.kill(worker, signal.SIGKILL)
+        assert ask(listen, signed(key, "GET", "/photos/cat")).body == b"cat"
+        assert gateway.stdout.readline().startswith(b"READY gateway-0")
+        assert worker not in map(int, children.read_text().split())
+        gateway.send_signal(signal.SIGTERM)
+        assert gateway.wait(timeout=120) == 0
+    finally:
+        gateway.kill()
+    with pytest.raises(OSError):  # noqa: PT011
+        ask(listen, b"")
+
+
+def test_workers_end_when_their_parent_is_gone(cli: Cli) -> None:
+    cli.ok("bucket", "key", "new", "other", "--role", "read")
+    listen = free_addresses(1)[0]
+    gateway = started(cli, listen, "--processes", "2")
+    children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children").read_text().split()
+    gateway.kill()
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        time.sleep(0.05)
+
+
+def test_up_starts_a_gateway_and_down_stops_it(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    [listen] = free_addresses(1)
+    _, port = split_address(listen)
+
+    def run(*words: str | Path) -> Any:
+        done = subprocess.run(
+            ares_cli(*words, "--json"), capture_output=True, check=False, timeout=240
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return json.loads(done.stdout)
+
+    run("init", directory, "--servers", "3", "--consensus", "1", "--base-port", "0")
+    up = ("up", directory, "--detach", "--gateway", "--gateway-port", str(port))
+    told = run(*up)["gateway"]
+    try:
+        assert told["endpoint"] == f"http://127.0.0.1:{port}"
+        key = key_of(told)
+        assert ask(listen, signed(key, "PUT", "/photos")).status == 200
+        assert run("down", directory)["stopped"][0] == "gateway"
+        again = run(*up)["gateway"]
+        assert "secret_key" not in again
+        assert ask(listen, signed(key, "HEAD", "/photos")).status == 200
+    finally:
+        run("down", directory)
+    assert not Path(f"/proc/{told['pid']}").exists()
