@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.demo import demo_story
+from ares.cli.demo import demo_race, demo_story
 from ares.cli.demo.demo_traffic import DemoTraffic, count_in, value_of
 from ares.cli.main import run
 from ares.model.errors import Unavailable
@@ -51,7 +51,7 @@ def test_the_whole_story(tmp_path: Path) -> None:
     ]
     assert all(move["moved"] >= demo_story.SMALL_OBJECTS for move in moves)
     leader = moves[1]["killed"]
-    assert report["crashes_survived"] == ["s0", leader, demo_story.EVERYBODY]
+    assert report["crashes_survived"] == ["s0", leader, demo_story.EVERYBODY, demo_race.RACE_KILLED]
     [back] = [
         step
         for step in report["steps"]
@@ -62,6 +62,7 @@ def test_the_whole_story(tmp_path: Path) -> None:
         step for step in report["steps"] if step["step"].startswith("kill -9 every server")
     ]
     assert len(everybody["killed"]) == 8
+    assert report["steps"][-2]["losers"] == demo_race.RACE_KEYS * (demo_race.RACE_PUTTERS - 1)
     assert moves[1]["leader"] != leader
     assert moves[1]["leader_term"] > moves[1]["term"]
     assert report["operations"] == sum(

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ares.cli.buckets.gateway_command import missing_gateway_libraries
 from ares.cli.demo.demo_traffic import DemoTraffic
 from ares.cli.demo.narrator import DemoStep, Narrator
 from ares.cli.local.supervisor import Supervisor, members_of
@@ -112,6 +113,7 @@ class DemoStory:
             )
             await self._compare_file(newcomer)
         await self._trace_a_read(settings)
+        await self._race(settings)
 
     async def _create(self, manager: Manager) -> ObjectStore:
         with self._step(
@@ -352,6 +354,30 @@ class DemoStory:
                 "as after a power cut: no process ran, and all acknowledged data is on the disks"
             )
             step.data = {"killed": everybody}
+
+    async def _race(self, settings: Settings) -> None:
+        """Let S3 clients put the same keys through a gateway while a server dies."""
+        if missing := missing_gateway_libraries():
+            with self._step("rivals through a gateway of S3: left out") as step:
+                step.note = (
+                    f"{' and '.join(missing)} is not installed: pip install 'ares-storage[gateway]'"
+                )
+            return
+        from ares.cli.demo.demo_race import RACE_KEYS, RACE_KILLED, RACE_PUTTERS, race
+
+        with self._step(
+            f"{RACE_PUTTERS} S3 clients put the same {RACE_KEYS} keys, each if it is absent, and "
+            f"{RACE_KILLED} is killed meanwhile"
+        ) as step:
+            async with connect(settings) as manager:
+                result = await race(manager, settings.path, self._supervisor, self._kill)
+            if not result.one_winner:
+                raise DemoFailed("a key had no winner, several, or another value")
+            step.note = (
+                f"each key has one winner, whose value it holds; {result.losers} puts were told "
+                f"412, in {result.seconds:.1f} s"
+            )
+            step.data = {"keys": RACE_KEYS, "losers": result.losers}
 
     @contextmanager
     def _step(self, title: str, phase: str = "") -> Iterator[DemoStep]:
