@@ -24,6 +24,7 @@ from ares.gateway.actions.gateway_services import (
 )
 from ares.gateway.actions.version_values import named_version
 from ares.gateway.s3.exchange import HttpResponse, S3Operation, S3Request
+from ares.gateway.s3.request_conditions import condition_name
 from ares.gateway.s3.request_numbers import asked_range
 from ares.gateway.s3.s3_errors import S3Code, S3Error
 from ares.gateway.signing.decoded_body import DecodedBody
@@ -152,5 +153,10 @@ async def act(
         raise S3Error(S3Code.NotImplemented)
     try:
         return await entry.action(GatewayCall(services, request, caller, body))
+    except S3Error as error:
+        name = condition_name(request.http.headers)
+        if error.code is S3Code.PreconditionFailed and name:
+            error.fields.setdefault("Condition", name)
+        raise
     except AresError as error:
         raise s3_error(error, request.http.method not in ("GET", "HEAD")) from error

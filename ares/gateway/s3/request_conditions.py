@@ -59,6 +59,11 @@ def write_conditions(headers: Headers) -> Conditions:
     return with_exact(found, _told(headers, IF_SIZE), _told(headers, IF_MODIFIED))
 
 
+def condition_name(headers: Headers) -> str:
+    """Return the name of the etag's condition of a change, as a document tells it, or ""."""
+    return next((name for name in ("If-None-Match", "If-Match") if name.lower() in headers), "")
+
+
 def source_conditions(headers: Headers, prefix: str = COPY_SOURCE_PREFIX) -> Conditions:
     """Return the conditions of the source of a copy, or of a renaming."""
     return _conditions(headers, prefix)

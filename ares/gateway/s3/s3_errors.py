@@ -69,7 +69,7 @@ class S3Code(enum.Enum):
     NotImplemented = 501, "A header or query you provided implies functionality not implemented."
     NotModified = 304, "Not modified."
     OperationAborted = 409, "A conflicting operation is in progress. Please try again."
-    PreconditionFailed = 412, "At least one of the preconditions you specified did not hold."
+    PreconditionFailed = 412, "At least one of the pre-conditions you specified did not hold."
     QuotaExceeded = 403, "The bucket's quota would be exceeded."
     RequestHeaderSectionTooLarge = 400, "Your request header or query exceeds the maximum size."
     RequestTimeout = 400, "Your connection was not read from or written to in time."
