@@ -52,6 +52,7 @@ SURROUNDINGS = (
     *("filesystem/test_abstract.py", "filesystem/test_bucket_filesystem.py"),
     *(
         "fuzz/test_command_line.py",
+        "gateway/clients",
         "gateway/test_gateway_processes.py",
         "operation/test_log_level.py",
     ),

@@ -1,0 +1,1 @@
+"""Measurements of the gateway of S3 beside a peer (docs/s3.md)."""
