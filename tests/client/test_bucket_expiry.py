@@ -6,6 +6,7 @@ import pytest
 
 import ares
 from ares.bucket.commands import SetBucket
+from ares.bucket.lifecycle import expiry_walk
 from ares.bucket.lifecycle.lifecycle_rules import DAY_MS
 from ares.client.buckets import bucket_index
 from ares.client.buckets.upkeep import bucket_expiry
@@ -96,3 +97,18 @@ async def test_a_life_of_the_index_passes_over_the_buckets(cluster, bucket, monk
         return await keys(bucket) == ["kept"]
 
     await asyncio.wait_for(until(has_expired), 60)
+
+
+async def test_rules_that_were_removed_delete_nothing_more(store, bucket, monkeypatch):
+    monkeypatch.setattr(expiry_walk, "EXPIRY_ROWS_MAX", 1)
+    await fill(bucket)
+    days_later(monkeypatch)
+    change = BucketExpiry._change
+
+    async def then_without_rules(self, changes):
+        await change(self, changes)
+        await bucket.set(lifecycle=())
+
+    monkeypatch.setattr(BucketExpiry, "_change", then_without_rules)
+    await BucketExpiry(await index_of(bucket)).pass_over()
+    assert await keys(bucket) == ["kept", "logs/a", "logs/b"]

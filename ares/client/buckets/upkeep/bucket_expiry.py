@@ -61,15 +61,19 @@ class BucketExpiry:
             await asyncio.sleep(EXPIRY_PAUSE_S)
 
     async def _expire(self, bucket: str) -> None:
-        """Walk over a bucket; rules that cannot be read delete nothing."""
-        configuration = self._index.state.configuration(bucket, "lifecycle")
+        """Walk over a bucket until its rules change; rules that cannot be read delete nothing."""
+
+        def configured() -> bytes:
+            return self._index.state.configuration(bucket, "lifecycle")
+
+        configuration = configured()
         try:
             rules = decode_lifecycle(configuration)
         except ValueError as error:
             log.warning("the rules of expiry of bucket %s cannot be read: %s", bucket, error)
             return
         walk = ExpiryWalk(bucket, rules)
-        while not walk.has_ended and self._index.is_oldest:
+        while not walk.has_ended and self._index.is_oldest and configured() == configuration:
             changes = walk.take(self._index.state, now_ms())
             await self._change(changes)
             await asyncio.sleep(EXPIRY_PAUSE_S)
