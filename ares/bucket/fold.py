@@ -51,10 +51,10 @@ from ares.bucket.commands import (
     own_blobs,
     request_print,
 )
+from ares.bucket.garbage import may_forget
 from ares.bucket.index_records import (
     LEFTOVERS_AT_ONCE,
     UPLOADED_PART_BYTES_MIN,
-    Blob,
     BucketEntry,
     SessionEntry,
     SnapshotEntry,
@@ -301,8 +301,9 @@ class BucketFold:
                 state.end_session(operation.of)
                 return COMMAND_DONE
             case Collected():
-                for blob in operation.blobs:
-                    self._forget_garbage(blob)
+                for blob in operation.blobs:  # the judgement bounds a wrong collector
+                    if may_forget(state, blob):
+                        state.forget_garbage(blob)
                 state.drop_leftovers()
                 return COMMAND_DONE
             case KeepSnapshot():
@@ -337,22 +338,6 @@ class BucketFold:
         )
         self._state.set_session(number, promised)
         return COMMAND_DONE
-
-    def _forget_garbage(self, blob: Blob) -> None:
-        """Forget garbage that no live session may read or name.
-
-        This bounds a wrong collector. A later command of the blob's session could name a forgotten
-        blob again, unless the session promised otherwise.
-        """
-        place, session = self._state.place(blob), self._state.sessions.get(blob.session)
-        if session is not None and session.may_name(blob.counter):
-            return
-        if (
-            place is not None
-            and place.garbage is not None
-            and place.garbage < self._state.lowest_reading
-        ):
-            self._state.forget_garbage(blob)
 
     def _keep_snapshot(self, command: Command, operation: KeepSnapshot) -> CommandResult:
         state = self._state

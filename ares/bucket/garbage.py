@@ -25,3 +25,14 @@ def may_drop(state: BucketState, blob: Blob) -> bool:
     if session is not None:
         return not session.may_name(blob.counter)
     return blob.session < state.position
+
+
+def may_forget(state: BucketState, blob: Blob) -> bool:
+    """Return whether the fold forgets garbage that was dropped.
+
+    A later command of the blob's session could name a forgotten blob again, unless the session
+    promised otherwise.
+    """
+    place, session = state.place(blob), state.sessions.get(blob.session)
+    is_named = session is not None and session.may_name(blob.counter)
+    return not is_named and place is not None and may_drop(state, blob)

@@ -15,6 +15,7 @@ from ares.bucket.commands import (
     decode_command,
 )
 from ares.bucket.fold import BucketFold
+from ares.bucket.index_records import OPEN_BLOBS_MAX
 from ares.bucket.port import RowTableFailed
 from ares.client.buckets import buckets
 from ares.client.buckets.blob_store import BlobStore
@@ -595,3 +596,49 @@ async def test_litter_of_ended_and_of_live_sessions_is_swept(store, bucket, riva
     dropped, silent = await IndexUpkeep(index, blobs).sweep()
     assert (dropped >= 2, silent) == (True, [])
     assert sorted(await chunks(store)) == sorted(kept + stays)
+
+
+async def test_a_sweep_ends_beside_garbage_that_a_session_may_name(store, bucket):
+    """More uploads are open than a beat lists, and a later blob is garbage."""
+    index = await index_of(bucket)
+    slow = [index.session.take_blob() for _ in range(OPEN_BLOBS_MAX + 1)]
+    await bucket.put("key", TWO_CHUNKS)
+    await bucket.delete("key")
+    assert (await asyncio.wait_for(store.sweep_buckets(), 30)).blobs == 0
+    assert len(index.state.garbage(10)) == 1
+    for counter in slow:
+        index.session.close_blob(counter)
+
+    async def collected():
+        return await chunks(store) == [] and index.state.garbage(10) == []
+
+    await asyncio.wait_for(until(collected), 30)
+
+
+async def test_a_process_with_distrusted_rows_sweeps_no_more(store, bucket, rival):
+    index, blobs = await index_of(bucket), bucket._buckets.blobs
+    ended = (await end_session(rival, bucket)).session.number
+    await blobs.create(f"{ended}/7/0", b"in use by the right rows", 10.0)
+    index.distrust("a test")
+    with pytest.raises(ares.IndexStopped, match="a test"):
+        await IndexUpkeep(index, blobs).sweep()
+    assert await chunks(store) == [f"{ended}/7/0"]
+
+
+async def test_no_process_drops_data_while_a_session_has_different_rows(cluster, bucket, rival):
+    third = await cluster.manager().bucket("photos")
+    index, other, wrong = [await index_of(each) for each in (bucket, rival, third)]
+    await all_agree(index, other, wrong)
+    assert index.is_oldest
+    wrong.fold.digest_at = lambda position: None
+    wrong.session.beat = lambda ms: wrong.session.upkeep(
+        Beat(wrong.state.position, bytes(16), 0, 1, ()), ms
+    )
+
+    async def heard():
+        return index._agreeing[wrong.session.number] is False
+
+    await asyncio.wait_for(until(heard), 30)
+    assert (index.failure, index.is_oldest) == (None, False)
+    await end_session(third, bucket)
+    assert index.is_oldest

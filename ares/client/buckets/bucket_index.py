@@ -227,8 +227,15 @@ class BucketIndex:
 
     @property
     def is_oldest(self) -> bool:
-        """Return whether the upkeep that one process does is this process's business."""
-        return self.session.number == min(self.state.sessions, default=None)
+        """Return whether the upkeep that one process does is this process's business.
+
+        No process drops data, takes snapshots or deletes while a live session has different rows:
+        the wrong rows may be these, for most sessions may not have told of theirs yet.
+        """
+        sessions = self.state.sessions
+        if any(each in sessions and not same for each, same in self._agreeing.items()):
+            return False
+        return self.session.number == min(sessions, default=None)
 
     # -- the log -----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import logging
 from time import monotonic
 
 from ares.bucket.commands import Collected, EndSession
-from ares.bucket.garbage import may_drop
+from ares.bucket.garbage import may_drop, may_forget
 from ares.bucket.index_records import Blob
 from ares.client.buckets.blob_store import BlobStore, blob_of_chunk, chunk_names
 from ares.client.buckets.bucket_index import BucketIndex, now_ms
@@ -103,6 +103,7 @@ class IndexUpkeep:
 
         Return whether more parts of ended uploads, or of contents, can be dropped at once.
         """
+        self._index.check()
         state = self._index.state
         found = self._droppable()
         if not found and not state.has_leftovers():
@@ -113,7 +114,7 @@ class IndexUpkeep:
 
     def _droppable(self) -> list[Blob]:
         state = self._index.state
-        return [blob for _, blob in state.garbage(BLOBS_AT_ONCE) if may_drop(state, blob)]
+        return [blob for _, blob in state.garbage(BLOBS_AT_ONCE) if may_forget(state, blob)]
 
     async def drop_unnamed(self) -> None:
         """Drop own chunks whose command was never given to the log."""
@@ -145,6 +146,7 @@ class IndexUpkeep:
             try:
                 dropped += await self._sweep_server(server)
             except AresError as error:
+                self._index.check()
                 log.info("the sweep passes over %s: %s", server, error)
                 silent.append(server)
         return dropped, silent
@@ -184,6 +186,7 @@ class IndexUpkeep:
         dropped = 0
         while after is not None:
             page = await self._blobs.names(server, after, DROP_S)
+            self._index.check()  # the rows may be wrong
             litter = [name for name in page.names if self._is_litter(name)]
             await self._blobs.drop(litter, DROP_S)
             dropped, after = dropped + len(litter), page.after
