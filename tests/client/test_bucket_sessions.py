@@ -16,8 +16,9 @@ from ares.bucket.commands import (
 )
 from ares.bucket.fold import BucketFold
 from ares.bucket.index_records import OPEN_BLOBS_MAX
+from ares.bucket.memory_table import MemoryTable
 from ares.bucket.port import RowTableFailed
-from ares.client.buckets import buckets
+from ares.client.buckets import bucket_index, buckets
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.upkeep import index_upkeep
@@ -642,3 +643,23 @@ async def test_no_process_drops_data_while_a_session_has_different_rows(cluster,
     assert (index.failure, index.is_oldest) == (None, False)
     await end_session(third, bucket)
     assert index.is_oldest
+
+
+@pytest.mark.parametrize(("turn_s", "applied"), [(0.0, 1), (LONG_S, 50)])
+async def test_other_work_goes_on_between_entries_that_take_long(monkeypatch, turn_s, applied):
+    """A piece of the log has a hundred batches of a thousand deletions: seconds of work."""
+
+    class LogWithEntriesAhead:
+        async def follow(self, position):
+            for at in range(position, position + 50):
+                yield at, b""
+            await asyncio.sleep(LONG_S)
+
+    monkeypatch.setattr(bucket_index, "FOLD_TURN_S", turn_s)
+    monkeypatch.setattr(bucket_index, "FOLDED_AT_ONCE", 1000)
+    index = BucketIndex(LogWithEntriesAhead(), BucketFold(MemoryTable()))
+    index.fold.apply(b"")
+    index.begin(index._follow(), "follower")
+    await asyncio.sleep(0)
+    assert index.state.position == 1 + applied
+    index.fail(ares.IndexStopped("a test"))

@@ -58,7 +58,8 @@ APPEND_AGAIN_S = 0.05
 """Pause before a command with an uncertain append is appended again."""
 
 FOLDED_AT_ONCE = 256
-"""Entries applied in a turn of the event loop."""
+FOLD_TURN_S = 0.02
+"""Entries, and seconds after an entry, that end a turn of the event loop."""
 
 END_SESSION_S = 1.0
 """Longest wait for the end of the own session when the client is closed."""
@@ -240,13 +241,17 @@ class BucketIndex:
     # -- the log -----------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
+        begun_s = self._loop.time()
         while True:
             try:
                 async for position, entry in self._log.follow(self.state.position):
                     self._apply(position, entry)
-                    if position % FOLDED_AT_ONCE == 0:
+                    is_last = position % FOLDED_AT_ONCE == 0
+                    if is_last:
                         self.fold.save()
+                    if is_last or self._loop.time() - begun_s >= FOLD_TURN_S:
                         await asyncio.sleep(0)
+                        begun_s = self._loop.time()
             except Trimmed as trimmed:
                 raise IndexBehind(trimmed.upto) from trimmed
             except (Unavailable, LogSealed):
