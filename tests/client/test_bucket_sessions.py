@@ -20,8 +20,10 @@ from ares.bucket.memory_table import MemoryTable
 from ares.bucket.port import RowTableFailed
 from ares.client.buckets import bucket_index, buckets
 from ares.client.buckets.blob_store import BlobStore
+from ares.client.buckets.bucket_domains import SNAPSHOT_DOMAIN
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.upkeep import index_upkeep
+from ares.client.buckets.upkeep.bucket_snapshots import BucketSnapshots
 from ares.client.buckets.upkeep.index_upkeep import IndexUpkeep
 from ares.client.shared_log import Log
 from ares.model.configuration import Configuration
@@ -406,7 +408,7 @@ async def all_agree(*indexes):
     """Wait until each process has heard of the same rows from each other one."""
 
     async def agreed():
-        return all(sum(index._agreeing.values()) == len(indexes) - 1 for index in indexes)
+        return all(len(index._agreed_s) == len(indexes) - 1 for index in indexes)
 
     await asyncio.wait_for(until(agreed), 30)
 
@@ -434,6 +436,19 @@ async def test_most_processes_go_on_beside_one_with_different_rows(cluster, buck
     await bucket.put("key", b"1")
     assert await read(third, "key") == b"1"
     assert await index_of(bucket) is index
+
+
+async def test_an_old_agreement_does_not_speak_for_rows(cluster, bucket, rival, monkeypatch):
+    """A process of three that agreed is silent, and has not been ended yet."""
+    monkeypatch.setattr(bucket_index, "AGREEMENT_S", 0.3)
+    monkeypatch.setattr(index_upkeep, "SESSION_SILENCE_S", LONG_S)
+    third = await cluster.manager().bucket("photos")
+    index, silent, wrong = [await index_of(each) for each in (bucket, rival, third)]
+    await all_agree(index, silent, wrong)
+    silent.give = lambda command: None
+    wrong.fold.digest_at = lambda position: 0
+    await asyncio.wait_for(until(ended_by_now(wrong)), 20)
+    assert "differ from those of session" in str(wrong.failure)
 
 
 async def test_a_snapshot_of_different_rows_stops_each_process(cluster, bucket, rival):
@@ -637,10 +652,13 @@ async def test_no_process_drops_data_while_a_session_has_different_rows(cluster,
     )
 
     async def heard():
-        return index._agreeing[wrong.session.number] is False
+        return index._agreed_s[wrong.session.number] is None
 
     await asyncio.wait_for(until(heard), 30)
     assert (index.failure, index.is_oldest) == (None, False)
+    snapshots = BucketSnapshots(BlobStore(await cluster.manager().domain(SNAPSHOT_DOMAIN)))
+    with pytest.raises(ares.AresError, match="one of both is wrong"):
+        await snapshots.take(index)
     await end_session(third, bucket)
     assert index.is_oldest
 

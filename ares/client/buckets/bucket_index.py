@@ -61,6 +61,9 @@ FOLDED_AT_ONCE = 256
 FOLD_TURN_S = 0.02
 """Entries, and seconds after an entry, that end a turn of the event loop."""
 
+AGREEMENT_S = 6.0
+"""Seconds, of three beats, for which a beat with the same rows speaks for these."""
+
 END_SESSION_S = 1.0
 """Longest wait for the end of the own session when the client is closed."""
 
@@ -99,8 +102,8 @@ class BucketIndex:
         self._asked: list[asyncio.Future[int]] = []
         self._looking = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._agreeing: dict[int, bool] = {}
-        """By other session, whether it had the same rows at its last beat in this life."""
+        self._agreed_s: dict[int, float | None] = {}
+        """By other session, the time of its last beat in this life; None for different rows."""
 
     @property
     def state(self) -> BucketState:
@@ -230,13 +233,19 @@ class BucketIndex:
     def is_oldest(self) -> bool:
         """Return whether the upkeep that one process does is this process's business.
 
-        No process drops data, takes snapshots or deletes while a live session has different rows:
-        the wrong rows may be these, for most sessions may not have told of theirs yet.
+        No process drops data, takes snapshots or deletes while its rows are in doubt.
+        """
+        is_first = self.session.number == min(self.state.sessions, default=None)
+        return is_first and not self.is_in_doubt
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Return whether a live session has different rows.
+
+        The wrong rows may be these, for most sessions may not have told of theirs yet.
         """
         sessions = self.state.sessions
-        if any(each in sessions and not same for each, same in self._agreeing.items()):
-            return False
-        return self.session.number == min(sessions, default=None)
+        return any(told is None and each in sessions for each, told in self._agreed_s.items())
 
     # -- the log -----------------------------------------------------------------------------------
 
@@ -291,25 +300,29 @@ class BucketIndex:
 
         At least one of two processes with different rows is wrong. If more than half of the
         sessions have the same rows, their processes go on; the others fold the log again, which are
-        both of two. A snapshot of different rows ends this life in any case, for processes would
-        begin with it. Beats from before this life do not count, because a wrong beat would stay in
-        the log.
+        both of two. An old agreement does not count: these rows may have become wrong later. A
+        snapshot of different rows ends this life in any case, for processes would begin with it.
+        Beats from before this life do not count, because a wrong beat would stay in the log.
         """
         digest, sessions = self.fold.digest_at(told.position), self.state.sessions
         if digest is None or not self.session.is_live or other == self.session.number:
             return
-        agrees, before = digest == int.from_bytes(told.digest), self._agreeing.get(other)
-        self._agreeing[other] = agrees
-        if agrees and len(self._agreeing) <= 2 * len(sessions):
+        agrees, now_s = digest == int.from_bytes(told.digest), self._loop.time()
+        before = self._agreed_s.get(other, now_s)
+        self._agreed_s[other] = now_s if agrees else None
+        if agrees and len(self._agreed_s) <= 2 * len(sessions):
             return
-        self._agreeing = {each: same for each, same in self._agreeing.items() if each in sessions}
+        self._agreed_s = {each: at_s for each, at_s in self._agreed_s.items() if each in sessions}
         if agrees:
             return
+        told_s = [
+            at_s for at_s in self._agreed_s.values() if now_s - (at_s or now_s) <= AGREEMENT_S
+        ]
         differ = f"rows at position {told.position} differ from those of session {other}"
-        same = 1 + sum(self._agreeing.values())
-        if isinstance(told, KeepSnapshot) or 2 * same <= 1 + len(self._agreeing):
+        same = 1 + sum(at_s is not None for at_s in told_s)
+        if isinstance(told, KeepSnapshot) or 2 * same <= 1 + len(told_s):
             self.distrust(f"its {differ}")
-        elif before is not False:
+        elif before is not None:
             log.error("the %s: the process of that session is wrong, for most have these", differ)
 
     async def reach(self, position: int, timeout_s: float) -> None:

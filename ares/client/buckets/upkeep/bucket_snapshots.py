@@ -131,6 +131,8 @@ class BucketSnapshots:
             manifest = await self._store(index, frozen, name)
             blob = Blob(session.number, counter, max(manifest.length, 1))
             index.check_live()
+            if index.is_in_doubt:
+                raise SnapshotDamaged("a session has different rows, and one of both is wrong")
             keep = KeepSnapshot(manifest.position, manifest.digest, blob)
             return (await index.keep_up(keep, SNAPSHOT_STANDSTILL_S)).done
         finally:
