@@ -112,3 +112,25 @@ async def test_rules_that_were_removed_delete_nothing_more(store, bucket, monkey
     monkeypatch.setattr(BucketExpiry, "_change", then_without_rules)
     await BucketExpiry(await index_of(bucket)).pass_over()
     assert await keys(bucket) == ["kept", "logs/a", "logs/b"]
+
+
+async def test_a_clock_ahead_deletes_nothing_beside_a_session_with_another_time(
+    cluster, bucket, monkeypatch
+):
+    await fill(bucket)
+    days_later(monkeypatch)
+    rival = await cluster.manager().bucket("photos")
+    index, number = await index_of(bucket), (await index_of(rival)).session.number
+
+    async def heard():
+        return number in index._told_ms
+
+    await asyncio.wait_for(until(heard), 30)
+    expiry = BucketExpiry(index)
+    await expiry.pass_over()
+    assert len(await keys(bucket)) == 3
+    await (await index_of(rival)).close()
+    await index.verified(10.0)
+    assert number not in index._told_ms
+    await expiry.pass_over()
+    assert await keys(bucket) == ["kept"]

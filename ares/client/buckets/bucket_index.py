@@ -105,6 +105,9 @@ class BucketIndex:
         self._agreed_s: dict[int, float | None] = {}
         """By other session, the time of its last beat in this life; None for different rows."""
 
+        self._told_ms: dict[int, int] = {}
+        """By session, the time of its last beat by its own clock."""
+
     @property
     def state(self) -> BucketState:
         return self.fold.state
@@ -247,6 +250,14 @@ class BucketIndex:
         sessions = self.state.sessions
         return any(told is None and each in sessions for each, told in self._agreed_s.items())
 
+    def earliest_ms(self, own_ms: int) -> int:
+        """Return the earliest of ``own_ms`` and of the times in the last beats of other sessions.
+
+        A single clock that is ahead does not make the result later than the time.
+        """
+        others = self.state.sessions.keys() - {self.session.number}
+        return min([own_ms, *(self._told_ms.get(each, own_ms) for each in others)])
+
     # -- the log -----------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
@@ -290,9 +301,13 @@ class BucketIndex:
         operation, session = applied.operation, self.session
         if isinstance(operation, EndSession | OpenSession) and session.has_ended:
             self.fail(SessionEnded(_ENDED))
+        elif isinstance(operation, EndSession):
+            if operation.of not in self.state.sessions:
+                self._told_ms.pop(operation.of, None)
         elif isinstance(operation, Beat | KeepSnapshot) and applied.result.done:
             if isinstance(operation, KeepSnapshot):
                 self.log_bytes = 0
+            self._told_ms[applied.session] = self.state.ms
             self._compare(applied.session, operation)
 
     def _compare(self, other: int, told: Beat | KeepSnapshot) -> None:

@@ -1,7 +1,9 @@
 """The expiry of objects and uploads, by the rules of their buckets.
 
-The live session with the lowest number walks over the buckets with rules, a page at a time. Times
-are those of the clocks of clients and of this process: a clock a day ahead deletes a day early.
+The live session with the lowest number walks over the buckets with rules, a page at a time. Objects
+have times by the clocks of their clients: those of a clock a day behind expire a day early. The
+present time is the earliest that a live session tells: a clock ahead, of several, deletes nothing
+early.
 """
 
 import asyncio
@@ -74,7 +76,7 @@ class BucketExpiry:
             return
         walk = ExpiryWalk(bucket, rules)
         while not walk.has_ended and self._index.is_oldest and configured() == configuration:
-            changes = walk.take(self._index.state, now_ms())
+            changes = walk.take(self._index.state, self._index.earliest_ms(now_ms()))
             await self._change(changes)
             await asyncio.sleep(EXPIRY_PAUSE_S)
 
