@@ -56,6 +56,7 @@ class Conditions(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_
     """Conditions on the newest version of a key, or on a named version; all must hold.
 
     ``version`` is free of ABA, which an etag is not. ``etags_out``: the etag is none of these.
+    ``tags``: the digest of the tags, which change within a version.
     """
 
     absent: bool = False
@@ -66,6 +67,7 @@ class Conditions(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_
     size: Bytes | None = None
     modified_after_ms: Milliseconds | None = None
     modified_until_ms: Milliseconds | None = None
+    tags: Digest | None = None
 
 
 UNCONDITIONAL = Conditions()

@@ -10,11 +10,13 @@ from ares.bucket.commands import (
     DeleteObject,
     PutObject,
     SetBucket,
+    SetTags,
 )
 from ares.bucket.index_records import Version, Versioning
 from ares.bucket.lifecycle import expiry_walk
 from ares.bucket.lifecycle.expiry_walk import ExpiryWalk
 from ares.bucket.lifecycle.lifecycle_rules import DAY_MS, LifecycleRule, encode_lifecycle
+from ares.bucket.lifecycle.object_tags import encode_tags
 from tests.bucket.index_driver import IndexDriver
 
 LATE_MS = 100 * DAY_MS
@@ -158,3 +160,20 @@ def test_a_version_with_a_newer_one_alone_is_superseded(index, session):
         given = DeleteObject("photos", "a", version, superseded=True)
         assert session.give(given).outcome is outcome
     assert index.entry("a").version == second
+
+
+def test_a_version_whose_tags_changed_meanwhile_stays(index, session):
+    tags = encode_tags({"kept": "no"})
+    older, newest = (
+        session.give(PutObject("photos", "k", b"1", "e", tags=tags)).version for _ in range(2)
+    )
+    rule = LifecycleRule(tags=(("kept", "no"),), expire_days=1, noncurrent_days=1)
+    changes = found(index, rule)
+    for version in (older, newest):
+        session.give(SetTags("photos", "k", b"", version))
+    outcomes = [session.give(change).outcome for change in changes]
+    assert outcomes == [CommandOutcome.CONDITION_FAILED] * 2
+    assert found(index, rule) == []
+    for version in (older, newest):
+        session.give(SetTags("photos", "k", tags, version))
+    assert expire(index, session, rule) == [CommandOutcome.DONE] * 2

@@ -2,7 +2,8 @@
 
 The walk looks at one page at a time, and the index goes on between two pages. Each deletion
 therefore names its version: a newest version only while it is the newest, an older version only
-while a newer one is there.
+while a newer one is there. A version with tags is deleted only with these tags, for rules look at
+them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from ares.bucket.bucket_listing import ListRequest, list_uploads, list_versions
 from ares.bucket.bucket_state import BucketState
 from ares.bucket.commands import AbortUpload, Conditions, DeleteObject
+from ares.bucket.conditions import tags_digest
 from ares.bucket.index_records import ObjectEntry
 from ares.bucket.lifecycle.lifecycle_rules import LifecycleRule, end_of_days, expires_ms
 
@@ -68,7 +70,8 @@ class ExpiryWalk:
         """Yield the deletion of an expired newest version; remember a mark of a deletion."""
         expires = expires_ms(self._rules, key, entry)
         if expires is not None and expires[1] <= now_ms:
-            yield DeleteObject(self._bucket, key, conditions=Conditions(version=entry.version))
+            conditions = Conditions(version=entry.version, tags=_same_tags(entry))
+            yield DeleteObject(self._bucket, key, conditions=conditions)
         if entry.marker and any(
             rule.covers(key, entry) and _removes_deletion(rule, entry, now_ms)
             for rule in self._rules
@@ -93,7 +96,10 @@ class ExpiryWalk:
             if days is None or self._older <= kept or not rule.covers(key, entry):
                 continue
             if end_of_days(since_ms, days) <= now_ms:
-                yield DeleteObject(self._bucket, key, entry.version, superseded=True)
+                conditions = Conditions(tags=_same_tags(entry))
+                yield DeleteObject(
+                    self._bucket, key, entry.version, conditions=conditions, superseded=True
+                )
                 return
 
     def _expired_uploads(
@@ -111,6 +117,10 @@ class ExpiryWalk:
                 for rule in self._rules
             ):
                 yield AbortUpload(self._bucket, listed.key, listed.upload)
+
+
+def _same_tags(entry: ObjectEntry) -> bytes | None:
+    return tags_digest(entry) if entry.tags else None
 
 
 def _removes_deletion(rule: LifecycleRule, entry: ObjectEntry, now_ms: int) -> bool:
