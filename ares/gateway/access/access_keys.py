@@ -6,9 +6,10 @@ judged by an index at a tail of the log asked for after the request came, and th
 every deletion that was answered before.
 """
 
-import functools
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,7 +41,7 @@ class AccessKeys:
         self._timeout_s = timeout_s
         self._stand_in = new_secret()
         # by the sealed bytes: another version of a key has other bytes
-        self._unseal = functools.lru_cache(UNSEALED_KEYS_MAX)(self._unsealed)
+        self._unseal = lru_cache(UNSEALED_KEYS_MAX)(self._unsealed)
 
     async def secret(self, access_key: str) -> AccessKey | None:
         """Return the key with this id; None for an unknown, revoked or unsealable key.
@@ -49,9 +50,7 @@ class AccessKeys:
         """
         if not is_access_key_id(access_key):
             return None
-        state = await self._verified()
-        sealed = sealed_bytes(state.newest(KEYS_BUCKET, access_key))
-        return None if sealed is None else self._unseal(access_key, sealed)
+        return self._found(await self._verified(), access_key)
 
     async def check_seal(self, path: Path) -> None:
         """Check the seal, from the file at ``path``, against the fingerprint in the bucket.
@@ -95,8 +94,26 @@ class AccessKeys:
             state = await self._verified()
         else:
             state = (await self._buckets.index(self._timeout_s)).state
-        check(key, request, functools.partial(acl_of, state))
+        check(key, request, partial(acl_of, state))
         return Caller() if key is None else Caller(key.id, key.name, key.buckets)
+
+    async def while_admitted(
+        self, caller: Caller, request: S3Request, body: AsyncGenerator[bytes, None]
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the pieces of a long answer until a revocation, or a narrower grant, is folded.
+
+        A watch tells changes in the order of the log: no change behind a revocation is told.
+        """
+        async with aclosing(body):
+            async for piece in body:
+                state = (await self._buckets.index(self._timeout_s)).state
+                check(self._found(state, caller.access_key), request, partial(acl_of, state))
+                yield piece
+
+    def _found(self, state: BucketState, id: str) -> AccessKey | None:
+        """Return the key of an id in the index."""
+        sealed = sealed_bytes(state.newest(KEYS_BUCKET, id))
+        return None if sealed is None else self._unseal(id, sealed)
 
     async def _verified(self) -> BucketState:
         return (await self._buckets.verified(self._timeout_s)).state

@@ -8,6 +8,7 @@ import pytest
 import ares
 from ares.bucket.commands import SetBucket
 from ares.client.buckets.bucket_index import BucketIndex
+from ares.client.buckets.bucket_objects import Bucket
 from ares.gateway.access import access_keys
 from ares.gateway.access.access_keys import AccessKeys
 from ares.gateway.access.canned_acls import ACL_CONFIGURATION, CannedAcl
@@ -282,3 +283,31 @@ async def test_the_caller_has_no_secret(gateway, key):
     assert caller.sees("photos")
     assert not caller.sees("films")
     assert key.secret not in repr(caller)
+
+
+# -- long answers ----------------------------------------------------------------------------------
+
+
+async def test_a_watch_ends_with_the_key(store, keys, key, gateway):
+    """A change behind the revocation is not told, even if it is folded in the same moment."""
+    photos = await store.bucket("photos", create=True)
+    asked = request(S3Operation.WATCH)
+    caller = await gateway.admit(key, asked)
+    seen = Bucket("photos", gateway._buckets, LIMIT_S)
+
+    async def told():
+        async for change in seen.watch():
+            for event in change.events:
+                yield event.key.encode()
+
+    body = gateway.while_admitted(caller, asked, told())
+    first = asyncio.ensure_future(anext(body))
+    await asyncio.sleep(0.05)
+    await photos.put("before", b"1")
+    assert await first == b"before"
+    await revoke(keys, key.id)
+    await photos.put("behind", b"2")
+    with pytest.raises(S3Error):
+        await anext(body)
+    with pytest.raises(StopAsyncIteration):
+        await anext(body)
