@@ -56,9 +56,15 @@ class RawClient:
         await self.send(request)
         return await self.answer(method)
 
+    async def rest(self):
+        """Wait for the end of the connection, and return what still comes."""
+        received = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := await self.reader.read(65536):
+                received += piece
+        return received
+
     async def is_ended(self):
         """Wait for the end of the connection, and drop what still comes."""
-        with contextlib.suppress(ConnectionError):
-            while await self.reader.read(65536):
-                pass
+        await self.rest()
         return True

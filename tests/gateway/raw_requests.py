@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from urllib.parse import quote, urlencode
 
 from ares.gateway.s3.exchange import Headers, HttpRequest
 from ares.gateway.signing.canonical_request import canonical_request, query_fields
@@ -36,3 +37,28 @@ def signed_head(key, method, target, digest, **headers):
     )
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in told.items())]
     return "\r\n".join([*lines, "", ""]).encode()
+
+
+def presigned(key, method, target, **fields):
+    """Return a request without headers of its own, signed in its URL with further ``fields``."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    scope = f"{stamp[:8]}/{REGION}/s3/aws4_request"
+    asked = {
+        "X-Amz-Algorithm": SIGNING_ALGORITHM,
+        "X-Amz-Credential": f"{key.id}/{scope}",
+        "X-Amz-Date": stamp,
+        "X-Amz-Expires": "60",
+        "X-Amz-SignedHeaders": "host",
+        **{name.replace("_", "-"): value for name, value in fields.items()},
+    }
+    query = urlencode(asked, quote_via=quote)
+    headers = Headers(((b"host", b"s3.example"),))
+    request = HttpRequest(method, target.encode(), query.encode(), headers, False, "", None)
+    canonical = canonical_request(
+        request, query_fields(request.raw_query), ("host",), "UNSIGNED-PAYLOAD"
+    )
+    hashed = hashlib.sha256(canonical).hexdigest()
+    text = f"{SIGNING_ALGORITHM}\n{stamp}\n{scope}\n{hashed}"
+    signature = signed_text(signing_key(key.secret, stamp[:8], REGION), text)
+    url = f"{target}?{query}&X-Amz-Signature={signature}"
+    return f"{method} {url} HTTP/1.1\r\nHost: s3.example\r\nContent-Length: 0\r\n\r\n".encode()

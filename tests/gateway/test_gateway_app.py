@@ -7,12 +7,14 @@ import pytest
 
 from ares.bucket.index_records import BLOB_CHUNK_BYTES
 from ares.cluster.tables import TracingSettings
+from ares.gateway.access.issued_keys import revoke
+from ares.gateway.access.reserved_buckets import KEYS_BUCKET
 from ares.gateway.http import gateway_admission
 from ares.gateway.http.gateway_monitor import WatchedGateway
 from ares.gateway.s3.s3_errors import S3Code
 from ares.tracing.callers_span import current_span
 from ares.tracing.tracer import Tracer
-from tests.gateway.raw_requests import signed, signed_head
+from tests.gateway.raw_requests import presigned, signed, signed_head
 from tests.gateway.test_s3_connection import eventually
 
 LARGE = bytes(range(256)) * 50_000
@@ -95,6 +97,27 @@ async def test_strangers_see_only_public_buckets(gateway):
         assert (await client.ask(anonymous)).body == b"data"
 
 
+async def test_a_presigned_url_may_have_headers_in_its_query(gateway):
+    """The signature covers the request as received, where these are no headers."""
+    put = presigned(gateway.keys["write"], "PUT", "/photos/k", x_amz_meta_color="red")
+    async with gateway.client() as client:
+        assert (await client.ask(put)).status == 200
+        assert code_of(await client.ask(put.replace(b"=red", b"=blue"))) == "SignatureDoesNotMatch"
+    assert (await gateway.ask("HEAD", "/photos/k")).headers["x-amz-meta-color"] == "red"
+
+
+async def test_a_watch_ends_when_its_key_is_revoked(gateway):
+    key = gateway.keys["read"]
+    async with gateway.client() as client:
+        await client.send(signed(key, "GET", "/photos?watch"))
+        assert (await client.head())[0] == 200
+        await gateway.ask("PUT", "/photos/before")
+        await client.reader.readuntil(b'"before"')
+        await revoke(await gateway.manager.bucket(KEYS_BUCKET), key.id)
+        await gateway.ask("PUT", "/photos/behind")
+        assert b"behind" not in await client.rest()
+
+
 async def test_the_buckets_of_the_gateways_are_not_there(gateway):
     key = gateway.keys["admin"].id
     assert code_of(await gateway.ask("GET", f"/ares-gateway-keys/{key}")) == "NoSuchBucket"
@@ -160,6 +183,11 @@ async def test_a_lost_chunk_cuts_the_answer(gateway, monkeypatch):
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await client.reader.readexactly(int(headers["content-length"]))
     assert gateway.traffic.cut == 1
+
+
+async def test_a_wish_that_is_not_implemented_is_no_failure_of_this_side(gateway, caplog):
+    assert (await gateway.ask("GET", "/photos?website")).status == 501
+    assert "requests failed" not in caplog.text
 
 
 # -- bounds ----------------------------------------------------------------------------------------

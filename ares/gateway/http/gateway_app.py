@@ -10,9 +10,10 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack
 from email.utils import formatdate
+from typing import cast
 
 from msgspec import Struct
 
@@ -26,7 +27,7 @@ from ares.gateway.actions.form_upload import form_request, read_form
 from ares.gateway.actions.gateway_services import GatewayServices
 from ares.gateway.http.gateway_admission import GatewayAdmission, too_busy
 from ares.gateway.http.http_exchange import ConnectionCut, HttpExchange, declared_length
-from ares.gateway.s3.exchange import HttpResponse, S3Operation, S3Request
+from ares.gateway.s3.exchange import HttpRequest, HttpResponse, S3Operation, S3Request
 from ares.gateway.s3.parsing import parse_request
 from ares.gateway.s3.rules.cors_rules import cors_headers, decode_cors, preflight_answer
 from ares.gateway.s3.s3_errors import S3Code, S3Error
@@ -135,7 +136,7 @@ class GatewayApp:
             let_in = await (
                 self._form(request)
                 if request.operation is S3Operation.POST_OBJECT
-                else self._signed(request)
+                else self._signed(run.exchange.request, request)
             )
             await self._look_at_cors(run)
             cost = cost_of(let_in.request, await self._state())
@@ -145,13 +146,20 @@ class GatewayApp:
                 await memory.change(min(length, STREAM_COST_BYTES))
                 if request.operation in _WATCHES:
                     admitted.close()  # watches have a bound of their own, and stay for long
+                    told = cast(AsyncGenerator[bytes, None], answer.body)
+                    keys = self._parts.keys
+                    answer.body = keys.while_admitted(let_in.caller, let_in.request, told)
                 return await run.exchange.send(self._completed(run, answer))
 
     # -- who asks ----------------------------------------------------------------------------------
 
-    async def _signed(self, request: S3Request) -> LetIn:
-        """Let in a request signed in its header or URL, or of a stranger. Raises S3Error."""
-        http, keys = request.http, self._parts.keys
+    async def _signed(self, http: HttpRequest, request: S3Request) -> LetIn:
+        """Let in a request signed in its header or URL, or of a stranger. Raises S3Error.
+
+        ``http``: the request as received, which the signature covers; ``request`` also has the
+        headers of the query.
+        """
+        keys = self._parts.keys
         signature = signature_of(http, self._parts.services.region)
         if signature is None:
             key, payload = None, anonymous_payload(http)
@@ -213,7 +221,7 @@ class GatewayApp:
 
     def _log_failure(self, run: "RequestRun", failed: S3Error) -> None:
         """Log the 1st, 2nd, 4th, 8th, ... failure of this side."""
-        if failed.code.status < 500:
+        if failed.code.status not in (500, 503):  # 501 is a wish of the client
             return
         self._failed += 1
         if is_worth_a_line(self._failed):
