@@ -681,3 +681,28 @@ async def test_other_work_goes_on_between_entries_that_take_long(monkeypatch, tu
     await asyncio.sleep(0)
     assert index.state.position == 1 + applied
     index.fail(ares.IndexStopped("a test"))
+
+
+async def test_a_collection_has_a_bound_of_chunks(store, bucket, monkeypatch):
+    """Objects of gigabytes have millions of chunks."""
+    monkeypatch.setattr(index_upkeep, "CHUNKS_DROPPED", 3)
+    drop, dropped = BlobStore.drop, []
+
+    async def counted(self, names, timeout_s):
+        dropped.append(len(names))
+        await drop(self, names, timeout_s)
+
+    for number in range(4):
+        await bucket.put(f"key{number}", TWO_CHUNKS)
+    held = await bucket.get("key0")
+    for number in range(4):
+        await bucket.delete(f"key{number}")
+    await asyncio.sleep(0.2)
+    monkeypatch.setattr(BlobStore, "drop", counted)
+    await held.read()
+
+    async def collected():
+        return await chunks(store) == []
+
+    await asyncio.wait_for(until(collected), 30)
+    assert max(dropped) == 4

@@ -25,8 +25,8 @@ SESSION_SILENCE_S = 15.0
 COLLECTION_S = 2.0
 """Seconds between collections."""
 
-BLOBS_AT_ONCE = 1000
-"""Blobs of a collection."""
+BLOBS_AT_ONCE, CHUNKS_DROPPED = 1000, 10_000
+"""Blobs of a collection, and chunks with which it has enough: it bounds the work in a turn."""
 
 SWEEP_S = 600.0
 """Seconds between passes of the sweep."""
@@ -113,8 +113,14 @@ class IndexUpkeep:
         return state.has_leftovers()
 
     def _droppable(self) -> list[Blob]:
-        state = self._index.state
-        return [blob for _, blob in state.garbage(BLOBS_AT_ONCE) if may_forget(state, blob)]
+        state, found, chunks = self._index.state, [], 0
+        for _, blob in state.garbage(BLOBS_AT_ONCE):
+            if may_forget(state, blob):
+                found.append(blob)
+                chunks += blob.chunks
+            if chunks >= CHUNKS_DROPPED:
+                break
+        return found
 
     async def drop_unnamed(self) -> None:
         """Drop own chunks whose command was never given to the log."""
