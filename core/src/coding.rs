@@ -59,7 +59,7 @@ static CRC_OF_BYTE: [u32; 256] = {
     while byte < 256 {
         let (mut sum, mut bit) = (byte as u32, 0);
         while bit < 8 {
-            sum = sum >> 1 ^ (sum & 1) * CRC_POLYNOMIAL;
+            sum = (sum >> 1) ^ ((sum & 1) * CRC_POLYNOMIAL);
             bit += 1;
         }
         table[byte] = sum;
