@@ -9,7 +9,7 @@ from ares.bucket.index_records import BLOB_CHUNK_BYTES
 from ares.cluster.tables import TracingSettings
 from ares.gateway.access.issued_keys import revoke
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET
-from ares.gateway.http import gateway_admission
+from ares.gateway.http import gateway_admission, gateway_app, request_body
 from ares.gateway.http.gateway_monitor import WatchedGateway
 from ares.gateway.s3.s3_errors import S3Code
 from ares.tracing.callers_span import current_span
@@ -206,6 +206,20 @@ async def test_requests_beyond_the_bound_are_told_to_slow_down(serve):
         assert (answer.status, code_of(answer)) == (503, "SlowDown")
         assert answer.headers["retry-after"] == "1"
         assert (await client.ask(b"12345")).status == 200
+
+
+async def test_the_fields_of_a_form_have_a_time_in_all(gateway, monkeypatch):
+    """A sender of drops is never idle, and would hold one of the few places of forms."""
+    monkeypatch.setattr(gateway_app, "HEAD_S", 0.05)
+    head = (
+        b"POST /photos HTTP/1.1\r\nHost: s3\r\nContent-Length: 60000\r\n"
+        b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+    )
+    async with gateway.client() as client:
+        await client.send(head + b'--b\r\nContent-Disposition: form-data; name="key"\r\n\r\n')
+        async with asyncio.timeout(request_body.BODY_IDLE_S / 3):
+            assert code_of(await client.answer()) == "RequestTimeout"
+    assert gateway.admission.at_work == 0
 
 
 async def test_memory_is_given_in_order_and_given_back(monkeypatch):

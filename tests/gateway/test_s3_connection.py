@@ -239,7 +239,6 @@ HEAD = b"PUT /b/k HTTP/1.1\r\nHost: s3\r\n"
     [
         HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
-        HEAD + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
         HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
         HEAD + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
         HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
@@ -251,6 +250,9 @@ HEAD = b"PUT /b/k HTTP/1.1\r\nHost: s3\r\n"
         HEAD + b"A: b\x00c\r\n\r\n",
         b"GET /b/k HTTP/1.1\nHost: s3\n\n",
         b"GET /b/k HTTP/1.1\r\n\r\n",
+        b"GET /b/k HTTP/1.1\r\nHost: s3\r\nHOST: s4\r\n\r\n",
+        b"GET /b/k HTTP/1.0\r\nHost: s3\r\nHost: s3\r\n\r\n",
+        b"PUT /b/k HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET /b/k HTTP/2.0\r\nHost: s3\r\n\r\n",
         b"GET b/k HTTP/1.1\r\nHost: s3\r\n\r\n",
         b"GET /b#k HTTP/1.1\r\nHost: s3\r\n\r\n",
@@ -269,6 +271,15 @@ async def test_a_malformed_request_is_refused_and_reaches_nothing(request_bytes)
     assert answer.startswith(b"HTTP/1.1 400 ") or (not answer and made.traffic.refused)
     assert answer.count(b"HTTP/1.1 400 ") <= 1
     assert not any(request.method == "GET" for request in made.seen)
+
+
+@pytest.mark.parametrize("coding", [b"xchunked", b"gzip, chunked"])
+async def test_a_coding_beside_chunks_is_not_ignored(coding):
+    async with gateway(whole) as made, made.client() as client:
+        await client.send(HEAD + b"Transfer-Encoding: %b\r\n\r\n0\r\n\r\n" % coding)
+        assert (await client.answer()).status == 501
+        assert await client.is_ended()
+    assert not made.seen
 
 
 @pytest.mark.parametrize(
@@ -446,6 +457,34 @@ async def test_a_connection_too_many_takes_the_place_of_an_idle_one():
             assert (await third.ask(GET)).status == 403
             assert await oldest.is_ended()
             assert (await other.ask(GET)).status == 403
+
+
+async def test_a_connection_too_many_takes_the_place_of_half_a_head():
+    """Idle connections go first; the oldest half goes before the younger, and no request goes."""
+    hold = asyncio.Event()
+
+    async def held(request):
+        await hold.wait()
+        return HttpResponse(200, [], b"done")
+
+    async with (
+        gateway(held, connections=3) as made,
+        made.client() as busy,
+        made.client() as half,
+        made.client() as younger,
+    ):
+        await busy.send(GET)
+        await eventually(lambda: made.seen)
+        for client, taken in ((half, 1), (younger, 2)):
+            await client.send(GET[:5])
+            await eventually(lambda taken=taken: len(made.listener._headless) == taken)
+        async with made.client() as third:
+            assert await half.is_ended()
+            await younger.send(GET[5:])
+            await third.send(GET)
+            hold.set()
+            for client in (busy, younger, third):
+                assert (await client.answer()).body == b"done"
 
 
 async def test_a_connection_too_many_is_told_to_slow_down():

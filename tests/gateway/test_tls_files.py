@@ -50,14 +50,14 @@ def files(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def listening(files):
+async def listening(files, **limits):
     async def serve(exchange):
         scheme = b"secure" if exchange.request.secure else b"plain"
         await exchange.send(HttpResponse(200, [], scheme))
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         traffic = GatewayTraffic()
-        listener = GatewayListener(serve, GatewayLimits(), traffic, files)
+        listener = GatewayListener(serve, GatewayLimits(**limits), traffic, files)
         listener.start([listening])
         try:
             yield listening.getsockname(), listener, traffic
@@ -117,3 +117,17 @@ async def test_a_peer_without_tls_holds_no_connection(files, begin, monkeypatch)
         await eventually(lambda: listener.connections == 0)
         assert traffic.refused["Handshake"] == 1
         writer.close()
+
+
+async def test_a_connection_too_many_takes_the_place_of_the_oldest_handshake(files):
+    async with listening(files, connections=2) as (address, listener, _):
+        silent = []
+        for taken in (1, 2):
+            silent.append(await asyncio.open_connection(*address))
+            await eventually(lambda taken=taken: listener.connections == taken)
+        assert (await asked(address))[1].endswith(b"secure")
+        with contextlib.suppress(ConnectionError):
+            assert await silent[0][0].read() == b""
+        assert listener.connections >= 1
+        for _, writer in silent:
+            writer.close()

@@ -26,6 +26,7 @@ from ares.gateway.actions.error_table import s3_error
 from ares.gateway.actions.form_upload import form_request, read_form
 from ares.gateway.actions.gateway_services import GatewayServices
 from ares.gateway.http.gateway_admission import GatewayAdmission, too_busy
+from ares.gateway.http.gateway_limits import HEAD_S
 from ares.gateway.http.http_exchange import ConnectionCut, HttpExchange, declared_length
 from ares.gateway.s3.exchange import HttpRequest, HttpResponse, S3Operation, S3Request
 from ares.gateway.s3.parsing import parse_request
@@ -177,7 +178,10 @@ class GatewayApp:
             raise too_busy(f"{self._forms} forms are read")
         self._forms += 1
         try:
-            form = await read_form(request.http)
+            async with asyncio.timeout(HEAD_S):  # its fields stand for a head
+                form = await read_form(request.http)
+        except TimeoutError:
+            raise S3Error(S3Code.RequestTimeout) from None
         finally:
             self._forms -= 1
         keys, key, lengths = self._parts.keys, None, LengthRange()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ares.gateway.http.gateway_limits import (
@@ -58,6 +58,8 @@ class GatewayListener:
         self._open: set[S3Connection] = set()
         self._idle: dict[S3Connection, None] = {}
         """Connections without a request, the oldest first."""
+        self._headless: dict[object, Callable[[], object]] = {}
+        """The ways to cut connections in a handshake or within a head, the oldest first."""
         self._accepting: list[asyncio.Task[None]] = []
         self._all_closed = asyncio.Event()
 
@@ -84,20 +86,28 @@ class GatewayListener:
             taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._has_room():
                 self._opening += 1
-                tasks.begin(self._connect(taken), "beginning of a connection")
+                begun = tasks.begin(self._connect(taken), "beginning of a connection")
+                self._headless[taken] = begun.cancel
             else:
                 self._refuse(taken)
 
     def _has_room(self) -> bool:
-        """Make room for a connection, if need be in place of the oldest without a request."""
+        """Make room for a connection, if need be in place of the oldest without a request.
+
+        Idle connections go first, then handshakes and heads that are not whole: bytes that are no
+        request keep no place.
+        """
         if self.connections < self._limits.connections:
             return True
-        oldest = next(iter(self._idle), None)
-        if oldest is None:
-            return False
-        del self._idle[oldest]
-        oldest.cut()
-        return True
+        if self._idle:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            oldest.cut()
+            return True
+        if self._headless:
+            self._headless.pop(next(iter(self._headless)))()
+            return True
+        return False
 
     def _refuse(self, taken: socket.socket) -> None:
         self.traffic.count_refused(S3Code.SlowDown.name)
@@ -121,6 +131,7 @@ class GatewayListener:
             self.traffic.count_refused("Handshake")
             _log.debug("a connection did not begin: %s", error)
         finally:
+            self._headless.pop(taken, None)
             self._opening -= 1
 
     # -- what connections tell ---------------------------------------------------------------------
@@ -129,12 +140,18 @@ class GatewayListener:
         """Take a connection that can send requests."""
         self._open.add(connection)
 
-    def idle(self, connection: S3Connection, is_idle: bool) -> None:
-        """Take the begin or the end of a connection's time without a request."""
-        if is_idle:
-            self._idle[connection] = None
-        else:
-            self._idle.pop(connection, None)
+    def idle(self, connection: S3Connection) -> None:
+        """Take the begin of a connection's time without a request."""
+        self._idle[connection] = None
+
+    def head_begun(self, connection: S3Connection) -> None:
+        """Take the first byte of a request."""
+        self._idle.pop(connection, None)
+        self._headless[connection] = connection.cut
+
+    def head_ended(self, connection: S3Connection) -> None:
+        """Take the whole head of a request."""
+        self._headless.pop(connection, None)
 
     def refused(self, code: S3Code) -> None:
         self.traffic.count_refused(code.name)
@@ -142,6 +159,7 @@ class GatewayListener:
     def closed(self, connection: S3Connection) -> None:
         self._open.discard(connection)
         self._idle.pop(connection, None)
+        self._headless.pop(connection, None)
         if not self._open:
             self._all_closed.set()
 

@@ -50,7 +50,11 @@ class ConnectionKeeper(Protocol):
 
     def opened(self, connection: "S3Connection") -> None: ...
 
-    def idle(self, connection: "S3Connection", is_idle: bool) -> None: ...
+    def idle(self, connection: "S3Connection") -> None: ...
+
+    def head_begun(self, connection: "S3Connection") -> None: ...
+
+    def head_ended(self, connection: "S3Connection") -> None: ...
 
     def refused(self, code: S3Code) -> None: ...
 
@@ -126,7 +130,7 @@ class S3Connection(asyncio.BufferedProtocol):
         if self._idle:
             self._idle = False
             self._set_timer(HEAD_S)
-            self._keeper.idle(self, False)
+            self._keeper.head_begun(self)
         self._unframed_bytes += nbytes
         try:
             self._parser.feed_data(self._keeper.read_buffer[:nbytes])
@@ -207,6 +211,7 @@ class S3Connection(asyncio.BufferedProtocol):
         if len(self._exchanges) > PIPELINED_MAX:
             raise RequestRefused(S3Code.SlowDown, "Too many requests wait for an answer.")
         self._set_timer(None)
+        self._keeper.head_ended(self)
         exchange = self._arriving = self._new_exchange()
         self._exchanges.append(exchange)
         if len(self._exchanges) == 1:
@@ -218,13 +223,12 @@ class S3Connection(asyncio.BufferedProtocol):
         if version not in ("1.0", "1.1"):
             raise RequestRefused(S3Code.BadRequest, f"HTTP/{version} is not spoken here.")
         headers = Headers(tuple(self._headers))
+        self._check_framing(version, headers)
         declared = int(headers.get("content-length")) if "content-length" in headers else None
         length = None if "transfer-encoding" in headers else declared or 0
         upgrades = self._parser.should_upgrade()
         if upgrades and length != 0:  # the parser skips the body
             raise RequestRefused(S3Code.BadRequest, "A body does not go with a change of protocol.")
-        if version == "1.1" and "host" not in headers:
-            raise RequestRefused(S3Code.BadRequest, "A request of HTTP/1.1 has a Host header.")
         waits = version == "1.1" and headers.get("expect").lower() == "100-continue"
         body = RequestBody(length, self._flow, (lambda: self.write(CONTINUE)) if waits else None)
         path, _, query = origin_form(self._url).partition(b"?")
@@ -242,6 +246,18 @@ class S3Connection(asyncio.BufferedProtocol):
         )
         keep_alive = self._parser.should_keep_alive() and not upgrades
         return HttpExchange(request, body, self, keep_alive, has_chunks=version == "1.1")
+
+    def _check_framing(self, version: str, headers: Headers) -> None:
+        """Refuse heads that a proxy may take for another request (RFC 9112, 3.2 and 6.1)."""
+        hosts = sum(name.lower() == b"host" for name, _ in headers.raw)
+        if hosts > 1 or (version == "1.1" and not hosts):
+            raise RequestRefused(S3Code.BadRequest, "A request of HTTP/1.1 has one Host header.")
+        if "transfer-encoding" not in headers:
+            return
+        if version != "1.1":
+            raise RequestRefused(S3Code.BadRequest, "HTTP/1.0 has no Transfer-Encoding.")
+        if headers.get("transfer-encoding").lower() != "chunked":
+            raise RequestRefused(S3Code.NotImplemented, "A transfer coding is not spoken here.")
 
     def on_chunk_header(self) -> None:
         self._unframed_bytes = 0
@@ -302,7 +318,7 @@ class S3Connection(asyncio.BufferedProtocol):
     def _wait_for_request(self, seconds: float) -> None:
         self._idle = True
         self._set_timer(seconds)
-        self._keeper.idle(self, True)
+        self._keeper.idle(self)
 
     def _linger(self) -> None:
         """End the connection: drop received bytes for a short time, or until the peer's end."""
