@@ -10,6 +10,8 @@ from ares.cluster.tables import TracingSettings
 from ares.gateway.access.issued_keys import revoke
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET
 from ares.gateway.http import gateway_admission, gateway_app, request_body
+from ares.gateway.http.gateway_admission import GatewayAdmission
+from ares.gateway.http.gateway_limits import GatewayLimits
 from ares.gateway.http.gateway_monitor import WatchedGateway
 from ares.gateway.s3.s3_errors import S3Code
 from ares.tracing.callers_span import current_span
@@ -222,31 +224,90 @@ async def test_the_fields_of_a_form_have_a_time_in_all(gateway, monkeypatch):
     assert gateway.admission.at_work == 0
 
 
+class MemoryUsers:
+    """Requests that take memory, and hold it until :meth:`end`."""
+
+    def __init__(self, memory_bytes):
+        self.admission = GatewayAdmission(GatewayLimits(memory_bytes=memory_bytes))
+        self.seen, self._ends = [], {}
+
+    def begin(self, name, size, caller="me", hold=False):
+        end = self._ends[name] = asyncio.Event()
+        if not hold:
+            end.set()
+        return asyncio.create_task(self._use(name, size, caller, end))
+
+    def end(self, name):
+        self._ends[name].set()
+
+    async def _use(self, name, size, caller, end):
+        async with self.admission.memory(size, caller):
+            self.seen.append(name)
+            await end.wait()
+
+
 async def test_memory_is_given_in_order_and_given_back(monkeypatch):
     monkeypatch.setattr(gateway_admission, "MEMORY_WAIT_S", 0.05)
-    admission = gateway_admission.GatewayAdmission(gateway_admission.GatewayLimits(memory_bytes=10))
-    seen = []
-
-    async def use(name, size, hold):
-        async with admission.memory(size):
-            seen.append(name)
-            await hold.wait()
-
-    hold, open_hold = asyncio.Event(), asyncio.Event()
-    open_hold.set()
-    first = asyncio.create_task(use("first", 8, hold))
-    await eventually(lambda: seen == ["first"])
-    large = asyncio.create_task(use("large", 99, open_hold))
-    small = asyncio.create_task(use("small", 1, open_hold))
+    users = MemoryUsers(10)
+    first = users.begin("first", 8, hold=True)
+    await eventually(lambda: users.seen == ["first"])
+    large, small = users.begin("large", 99, "you"), users.begin("small", 1, "you")
     await asyncio.sleep(0.01)
-    assert seen == ["first"]
+    assert users.seen == ["first"]
     small.cancel()
     with pytest.raises(Exception, match=S3Code.SlowDown.name):
         await large
-    hold.set()
+    users.end("first")
     await first
-    await use("last", 10, open_hold)
-    assert (seen, admission.memory_bytes) == (["first", "last"], 0)
+    await users.begin("last", 10)
+    assert (users.seen, users.admission.memory_bytes) == (["first", "last"], 0)
+
+
+async def test_a_caller_leaves_memory_to_others(monkeypatch):
+    """Slow readers under one key wait for each other, and nobody waits for them."""
+    monkeypatch.setattr(gateway_admission, "STREAM_COST_BYTES", 2)
+    users = MemoryUsers(40)
+    slow = [users.begin(f"slow {number}", 5, hold=True) for number in range(3)]
+    await eventually(lambda: len(users.seen) == 2)
+    await users.begin("other", 10, "you")
+    await users.begin("stranger", 10, "")
+    assert users.seen == ["slow 0", "slow 1", "other", "stranger"]
+    users.end("slow 0")
+    await eventually(lambda: users.seen[-1] == "slow 2")
+    users.end("slow 1")
+    users.end("slow 2")
+    await asyncio.gather(*slow)
+    assert (users.admission.memory_bytes, users.admission._taken) == (0, {})
+
+
+@pytest.mark.parametrize("turns", [0, 1], ids=["before", "behind"])
+async def test_a_wait_cancelled_beside_the_gift_of_its_memory_keeps_none(turns):
+    users = MemoryUsers(10)
+    first = users.begin("first", 10, hold=True)
+    await eventually(lambda: users.seen == ["first"])
+    gone, next_one = users.begin("gone", 10), users.begin("next", 10)
+    await asyncio.sleep(0.01)
+    users.end("first")
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(first, next_one)
+    assert (users.seen[-1], users.admission.memory_bytes) == ("next", 0)
+
+
+async def test_a_caller_leaves_places_to_others(serve):
+    gateway = serve(requests=4)
+    assert (await gateway.ask("PUT", "/photos")).status == 200
+    head = signed_head(
+        gateway.keys["write"], "PUT", "/photos/k", "UNSIGNED-PAYLOAD", content_length="5"
+    )
+    async with gateway.client() as client:
+        await client.send(head)
+        await eventually(lambda: gateway.admission._places)
+        assert code_of(await gateway.ask("GET", "/photos/k", role="write")) == "SlowDown"
+        assert code_of(await gateway.ask("GET", "/photos/k", role="read")) == "NoSuchKey"
+        assert (await client.ask(b"12345")).status == 200
+    assert (await gateway.ask("GET", "/photos/k", role="write")).body == b"12345"
 
 
 async def test_an_origin_is_told_what_it_may_see(gateway):

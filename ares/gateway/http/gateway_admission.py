@@ -1,15 +1,24 @@
-"""Admission: a bounded number of requests at work, and bounded memory for their data."""
+"""Admission: a bounded number of requests at work, and bounded memory for their data.
+
+A caller, which is an access key or all strangers together, has a part of both at most: whoever
+reads slowly holds places and memory for long, and leaves the rest to the others.
+"""
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
 
+from ares.gateway.actions.action_table import STREAM_COST_BYTES
 from ares.gateway.http.gateway_limits import GatewayLimits
 from ares.gateway.s3.s3_errors import S3Code, S3Error
 
 MEMORY_WAIT_S = 10.0
 """Longest wait of a request for memory."""
+
+CALLER_PARTS = 4
+"""A caller takes at most one of this many equal parts of the places, and of the memory."""
 
 
 def too_busy(what: str) -> S3Error:
@@ -26,7 +35,15 @@ class GatewayAdmission:
         """Memory taken for data."""
         self.memory_bytes_max = limits.memory_bytes
         self._requests_max = limits.requests
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._places = Counter[str]()
+        """Requests at work, by their callers."""
+        self._places_max = max(limits.requests // CALLER_PARTS, 1)
+        self._taken = Counter[str]()
+        """Memory taken, by callers."""
+        part = max(limits.memory_bytes // CALLER_PARTS, STREAM_COST_BYTES)
+        self.part_bytes_max = min(part, limits.memory_bytes)
+        """Memory of a caller: any request fits."""
+        self._waiting: deque[_Waiting] = deque()
 
     @contextlib.contextmanager
     def request(self) -> Iterator[None]:
@@ -39,68 +56,98 @@ class GatewayAdmission:
         finally:
             self.at_work -= 1
 
+    @contextlib.contextmanager
+    def place(self, caller: str) -> Iterator[None]:
+        """Count a request at work for its caller. Raises S3Error if too many are."""
+        if self._places[caller] >= self._places_max:
+            raise too_busy(f"{self._places[caller]} requests of this caller are at work")
+        self._places[caller] += 1
+        try:
+            yield
+        finally:
+            _subtract(self._places, caller, 1)
+
     @contextlib.asynccontextmanager
-    async def memory(self, size: int) -> AsyncIterator["TakenMemory"]:
+    async def memory(self, size: int, caller: str) -> AsyncIterator["TakenMemory"]:
         """Take ``size`` bytes of memory, in the order of requests, until the end of the block.
 
-        Raises S3Error after a long wait.
+        A request that waits for its caller's part lets others pass. Raises S3Error after a long
+        wait.
         """
-        taken = TakenMemory(self)
+        taken = TakenMemory(self, caller)
         try:
             await taken.change(size)
             yield taken
         finally:
-            self.give_back(taken.size)
+            self.give_back(taken.size, caller)
 
-    def give_back(self, size: int) -> None:
+    def give_back(self, size: int, caller: str) -> None:
         """Take back the memory of a request."""
         self.memory_bytes -= size
+        _subtract(self._taken, caller, size)
         self._wake()
 
-    async def take(self, size: int) -> None:
+    async def take(self, size: int, caller: str) -> None:
         """Wait for memory. Raises S3Error after a long wait."""
-        if not self._waiting and self.memory_bytes + size <= self.memory_bytes_max:
-            self.memory_bytes += size
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
+        waiting = _Waiting(size, caller, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._wake()
         try:
             async with asyncio.timeout(MEMORY_WAIT_S):
-                await turn
+                await waiting.turn
         except BaseException as error:
-            if turn.cancelled():
-                self._waiting.remove((size, turn))
+            if waiting.turn.cancelled():
+                self._waiting.remove(waiting)
+                self._wake()
             else:  # it came in the same turn of the event loop
-                self.memory_bytes -= size
-            self._wake()
+                self.give_back(size, caller)
             if isinstance(error, TimeoutError):
                 raise too_busy("the memory for requests is taken") from None
             raise
 
     def _wake(self) -> None:
         """Give memory to waiting requests, in their order."""
-        while self._waiting:
-            size, turn = self._waiting[0]
+        for waiting in list(self._waiting):
+            size, caller, turn = waiting
+            if turn.cancelled() or self._taken[caller] + size > self.part_bytes_max:
+                continue
             if self.memory_bytes + size > self.memory_bytes_max:
                 return
-            self._waiting.popleft()
+            self._waiting.remove(waiting)
             self.memory_bytes += size
+            self._taken[caller] += size
             turn.set_result(None)
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for memory."""
+
+    size: int
+    caller: str
+    turn: asyncio.Future[None]
+
+
+def _subtract(counts: Counter[str], caller: str, count: int) -> None:
+    """Subtract from a caller's count, and keep no count of zero."""
+    counts[caller] -= count
+    if not counts[caller]:
+        del counts[caller]
 
 
 class TakenMemory:
     """The memory of a request."""
 
-    def __init__(self, admission: GatewayAdmission) -> None:
+    def __init__(self, admission: GatewayAdmission, caller: str) -> None:
         self.size = 0
         self._admission = admission
+        self._caller = caller
 
     async def change(self, size: int) -> None:
         """Take more memory, or give back memory beyond ``size``. Raises S3Error as `memory`."""
-        size = min(size, self._admission.memory_bytes_max)
+        size = min(size, self._admission.part_bytes_max)
         more = size - self.size
         if more > 0:
-            await self._admission.take(more)
+            await self._admission.take(more, self._caller)
         else:
-            self._admission.give_back(-more)
+            self._admission.give_back(-more, self._caller)
         self.size = size

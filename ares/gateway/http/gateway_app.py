@@ -139,9 +139,11 @@ class GatewayApp:
                 if request.operation is S3Operation.POST_OBJECT
                 else self._signed(run.exchange.request, request)
             )
+            caller = let_in.caller.access_key
+            admitted.enter_context(self._parts.admission.place(caller))
             await self._look_at_cors(run)
             cost = cost_of(let_in.request, await self._state())
-            async with self._parts.admission.memory(cost) as memory:
+            async with self._parts.admission.memory(cost, caller) as memory:
                 answer = await act(self._parts.services, let_in.request, let_in.caller, let_in.body)
                 length = declared_length(answer) or len(_bytes_of(answer))
                 await memory.change(min(length, STREAM_COST_BYTES))
