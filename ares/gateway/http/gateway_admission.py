@@ -1,7 +1,7 @@
 """Admission: a bounded number of requests at work, and bounded memory for their data.
 
-A caller, which is an access key or all strangers together, has a part of both at most: whoever
-reads slowly holds places and memory for long, and leaves the rest to the others.
+A caller is an access key, or all strangers together. Above its part a caller takes places and
+memory only while half of all is free: a slow reader leaves the rest to the others.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ MEMORY_WAIT_S = 10.0
 """Longest wait of a request for memory."""
 
 CALLER_PARTS = 4
-"""A caller takes at most one of this many equal parts of the places, and of the memory."""
+"""A caller's part of the places, and of the memory, is one of this many equal parts."""
 
 
 def too_busy(what: str) -> S3Error:
@@ -59,7 +59,7 @@ class GatewayAdmission:
     @contextlib.contextmanager
     def place(self, caller: str) -> Iterator[None]:
         """Count a request at work for its caller. Raises S3Error if too many are."""
-        if self._places[caller] >= self._places_max:
+        if self._places[caller] >= self._places_max and 2 * self.at_work > self._requests_max:
             raise too_busy(f"{self._places[caller]} requests of this caller are at work")
         self._places[caller] += 1
         try:
@@ -109,9 +109,11 @@ class GatewayAdmission:
         """Give memory to waiting requests, in their order."""
         for waiting in list(self._waiting):
             size, caller, turn = waiting
-            if turn.cancelled() or self._taken[caller] + size > self.part_bytes_max:
+            taken = self.memory_bytes + size
+            above_part = self._taken[caller] + size > self.part_bytes_max
+            if turn.cancelled() or (above_part and 2 * taken > self.memory_bytes_max):
                 continue
-            if self.memory_bytes + size > self.memory_bytes_max:
+            if taken > self.memory_bytes_max:
                 return
             self._waiting.remove(waiting)
             self.memory_bytes += size
