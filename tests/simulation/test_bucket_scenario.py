@@ -12,7 +12,11 @@ from ares.testing.sim.run import drawn, run_plan
 GIVEN_UP_READ_SEED = 3263
 """A fetch ends after its read was given up, and finds a blob that was dropped meanwhile."""
 
-BUCKET_SEEDS, MORE_SEEDS = (*range(16), GIVEN_UP_READ_SEED), range(16, 80)
+LATE_SNAPSHOT_SEED = 8441
+"""A late command names a snapshot below the trim: a process that begins must pass it over."""
+
+BUCKET_SEEDS = (*range(16), GIVEN_UP_READ_SEED, LATE_SNAPSHOT_SEED)
+MORE_SEEDS = range(16, 80)
 
 
 @pytest.mark.parametrize(

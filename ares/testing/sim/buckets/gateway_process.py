@@ -324,7 +324,7 @@ class GatewayProcess:
             def fetched(data: bytes | None, error: Exception | None) -> None:
                 if self.dead:
                     return
-                if data is None or not self._load(snapshot, data):
+                if data is None or not self._load(snapshot, data, position):
                     load() if found else take()
                 else:
                     self._follow(self.fold.state.position)
@@ -333,9 +333,12 @@ class GatewayProcess:
 
         take()
 
-    def _load(self, snapshot: KeepSnapshot, data: bytes) -> bool:
-        """Begin at a snapshot; skipped commands may have a remembered result."""
-        if snapshot.position < self.fold.state.position:
+    def _load(self, snapshot: KeepSnapshot, data: bytes, trimmed: int) -> bool:
+        """Begin at a snapshot; skipped commands may have a remembered result.
+
+        A snapshot below the trim is of a late command, which the fold did not take.
+        """
+        if snapshot.position < max(self.fold.state.position, trimmed):
             return False
         table, point = SimTable(), Saved(snapshot.position, int.from_bytes(snapshot.digest))
         if not load_rows(table, rows_of_snapshot(data), point):
