@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import subprocess
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from ares.platform.environment import TRANSPORT_VARIABLE
 from ares.platform.interpreter import python
 from ares.testing.torture.partition import obstacle
 from ares.testing.torture.records import LogRecorded, Record
+from ares.testing.torture.torture_cluster import die_with
 from ares.testing.torture.torture_run import OVER_SOCKETS
 from ares.testing.torture.verdict import judge, judge_log
 from ares.testing.verify.history import load
@@ -26,6 +29,9 @@ from ares.testing.verify.log_history import load_log
 from .torture_histories import with_stale_read
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+ENDED_S = 60.0
+"""The kernel's time to end the processes of a killed run, on a busy machine."""
 
 
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -203,13 +209,23 @@ def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
     assert len(running(tmp_path)) > 8
     run.send_signal(number)
     _, err = run.communicate(timeout=240)
-    while number == signal.SIGKILL and running(tmp_path):
-        pass  # the kernel ends them in its own time; the test runner's patience bounds this
+    patience = time.monotonic() + ENDED_S
+    while number == signal.SIGKILL and running(tmp_path) and time.monotonic() < patience:
+        time.sleep(0.05)  # the kernel ends them in its own time
     assert running(tmp_path) == []
     if number != signal.SIGKILL:
         assert run.returncode == 130
         assert "interrupted" in err
         assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_child_begins_no_program_after_the_end_of_its_parent():
+    """The parent may end between the begin of a child and the child's wish to end with it."""
+    gone = partial(die_with, os.getpid() + 1)
+    run = subprocess.run(
+        python("-c", "print('begun')"), stdout=subprocess.PIPE, preexec_fn=gone, check=False
+    )
+    assert (run.returncode, run.stdout) == (1, b"")
 
 
 def test_wrong_usage_is_refused_before_anything_starts(tmp_path):

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from ares.cluster.home import CLAIM_NAME
@@ -48,9 +49,11 @@ def last_words(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
 
 
-def die_with_parent() -> None:
-    """End when the parent ends, however it ends; called in a child before the program begins."""
+def die_with(parent: int) -> None:
+    """End when the process ``parent`` ends; called in its child before the program begins."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # the parent ended before the call, and no signal comes any more
 
 
 class TortureCluster:
@@ -162,7 +165,7 @@ class TortureCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(die_with, os.getpid()),
             )
             return log.tell()
 
@@ -196,7 +199,7 @@ class Helper:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(die_with, os.getpid()),
             )
         return Helper(process, log)
 
