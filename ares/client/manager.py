@@ -66,11 +66,6 @@ class Manager(DomainDirectory):
         super().__init__(parts)
         self._buckets = Buckets(self, parts.open_index_table)
 
-    @property
-    def all_buckets(self) -> Buckets:
-        """All buckets of the cluster, as gateways use them."""
-        return self._buckets
-
     async def __aenter__(self) -> "Manager":
         return self
 
@@ -326,6 +321,11 @@ class Manager(DomainDirectory):
     def troubles(self) -> dict[ServerId, str]:
         """Return why servers and members are silent, as far as known."""
         return {**self._consensus.troubles, **self._runner.troubles}
+
+
+def buckets_of(manager: Manager) -> Buckets:
+    """Return all buckets of the cluster, as gateways use them; not for the blocking interface."""
+    return manager._buckets
 
 
 def _flag(domain: DomainName) -> ObjectName:

@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from ares.client.manager import buckets_of
 from ares.gateway.access.access_keys import AccessKeys
 from ares.gateway.access.issued_keys import issue
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET
@@ -30,8 +31,8 @@ class ServedGateway:
     def __init__(self, manager, seal, keys, limits, tracer=None):
         self.manager, self.keys = manager, keys
         self.traffic, self.admission = GatewayTraffic(), GatewayAdmission(limits)
-        services = GatewayServices(manager.all_buckets, 10.0)
-        access_keys = AccessKeys(manager.all_buckets, seal, 10.0)
+        services = GatewayServices(buckets_of(manager), 10.0)
+        access_keys = AccessKeys(buckets_of(manager), seal, 10.0)
         parts = GatewayParts(
             services, access_keys, self.admission, self.traffic, RequestSpans(tracer), ("s3.test",)
         )

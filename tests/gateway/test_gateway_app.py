@@ -6,6 +6,7 @@ import hashlib
 import pytest
 
 from ares.bucket.index_records import BLOB_CHUNK_BYTES
+from ares.client.manager import buckets_of
 from ares.cluster.tables import TracingSettings
 from ares.gateway.access.issued_keys import revoke
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET
@@ -170,7 +171,7 @@ async def test_a_reader_that_goes_away_ends_the_read(gateway):
 async def test_a_lost_chunk_cuts_the_answer(gateway, monkeypatch):
     """The head is out when the second chunk fails: the client must not take the part for all."""
     await gateway.ask("PUT", "/photos/large", LARGE)
-    blobs = gateway.manager.all_buckets.blobs
+    blobs = buckets_of(gateway.manager).blobs
     fetch = blobs.fetch
 
     async def failing(part, timeout_s):
@@ -348,7 +349,7 @@ async def test_a_request_has_a_span_above_the_operations_in_it(serve):
 
 
 async def test_health_tells_of_a_log_that_does_not_answer(gateway, cluster):
-    watched = WatchedGateway(gateway.manager.all_buckets, gateway.listener, gateway.admission)
+    watched = WatchedGateway(buckets_of(gateway.manager), gateway.listener, gateway.admission)
     healthy = await watched.look()
     assert (healthy.trouble, healthy.facts["at_work"]) == ("", 0)
     cluster.stop("s0", "s1", "s2")

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ares.client.buckets.bucket_errors import BucketNotFound
 from ares.client.connect import GATEWAY_SERVICE, connections_of, consensus_of, manager_of
-from ares.client.manager import Manager
+from ares.client.manager import Manager, buckets_of
 from ares.cluster.addresses import split_address
 from ares.cluster.settings import Settings
 from ares.gateway.access.access_keys import AccessKeys
@@ -148,7 +148,7 @@ class GatewayWorker:
             async with manager:
                 monitor = self._monitored(ends)
                 seal = await self._seal(manager)
-                buckets = manager.all_buckets
+                buckets = buckets_of(manager)
                 services = GatewayServices(
                     buckets, settings.client.timeout_s, region=self._plan.region
                 )
