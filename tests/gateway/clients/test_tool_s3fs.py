@@ -9,7 +9,8 @@ from .s3_service import S3Service
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-s3fs = pytest.importorskip("s3fs", reason="no s3fs here: pip install s3fs")
+pytest.importorskip("aiobotocore", reason="no aiobotocore here: pip install 's3fs>=2026'")
+s3fs = pytest.importorskip("s3fs", reason="no s3fs here: pip install 's3fs>=2026'")
 
 
 @pytest.fixture
