@@ -8,7 +8,7 @@ within a second. The pages show no secrets, and change no state.
 import abc
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -115,7 +115,7 @@ class ProcessMonitor(abc.ABC):
         self._queueing = queueing
         self._loop = asyncio.get_running_loop()
         self._subject: Subject | None = None
-        self._why_not = "it is starting"
+        self._why_not: Callable[[], str] = lambda: "it is starting"
         self._under_way: Future[Condition] | None = None
         self._http = HttpStatus(address, {"/health": self._health, "/metrics": self._metrics})
 
@@ -123,11 +123,15 @@ class ProcessMonitor(abc.ABC):
         """Start to answer. Raises :class:`ares.BadInput` if the address cannot be listened on."""
         self._http.start()
 
+    def starting(self, reason: Callable[[], str]) -> None:
+        """Report ``reason()``, which any thread may call, until the process serves."""
+        self._why_not = reason
+
     def watch(self, subject: Subject) -> None:
-        self._subject, self._why_not = subject, ""
+        self._subject, self._why_not = subject, lambda: ""
 
     def ending(self) -> None:
-        self._why_not = "it is stopping"
+        self._why_not = lambda: "it is stopping"
 
     def close(self) -> None:
         self._http.close()
@@ -152,10 +156,10 @@ class ProcessMonitor(abc.ABC):
             )
         except ConsensusUnavailable as error:
             return None, error.why
-        return seen, self._why_not or seen.trouble
+        return seen, self._why_not() or seen.trouble
 
     async def _health(self) -> HttpPage:
-        seen, why, kind = None, self._why_not, {}
+        seen, why, kind = None, self._why_not(), {}
         if self._subject is not None:
             (seen, why), kind = await self._look(self._subject), {"kind": self._subject.kind}
         content = json.dumps(
@@ -173,7 +177,7 @@ class ProcessMonitor(abc.ABC):
         from ares.server.prometheus import KIND, OF_KIND, of_process, render
 
         if self._subject is None:
-            return HttpPage(503, PLAIN_TYPE, f"{self._why_not}\n".encode())
+            return HttpPage(503, PLAIN_TYPE, f"{self._why_not()}\n".encode())
         seen, why = await self._look(self._subject)
         kind = self._subject.kind
         process = of_process(self._id, kind, not why, self._queueing, self._site)

@@ -332,7 +332,12 @@ class ProcessLifecycle:
             )
 
     def entrance(self, reason: Callable[[], str]) -> contextlib.AbstractContextManager[object]:
-        """Give clients ``reason()`` while a start lasts; libzmq's listener has no such entrance."""
+        """Give ``reason()`` over HTTP, and to clients while a start lasts.
+
+        libzmq's listener has no such entrance for clients.
+        """
+        if self._monitor is not None:
+            self._monitor.starting(reason)
         if isinstance(self.listener, ZmtpListener):
             return self.listener.giving_reason(reason)
         return contextlib.nullcontext()

@@ -40,6 +40,14 @@ async def test_pages_of_a_server_from_start_to_end(monitor):
     status, told = await elsewhere(health, monitor.address)
     assert (status, told) == (503, {"id": "s1", "serving": False, "why": "it is starting"})
     assert (await elsewhere(fetch, monitor.address, "/metrics"))[0] == 503
+    percents = iter([10, 20, 30])
+    monitor.starting(lambda: f"starting: {next(percents)} % of its journal is read")
+    for percent in (10, 20):
+        status, told = await elsewhere(health, monitor.address)
+        assert (status, told["serving"]) == (503, False)
+        assert told["why"] == f"starting: {percent} % of its journal is read"
+    status, page = await elsewhere(fetch, monitor.address, "/metrics")
+    assert (status, page) == (503, "starting: 30 % of its journal is read\n")
     monitor.watch(WatchedServer(StorageServer(plain(requests(20))), Histogram(DISK_S_BUCKETS)))
     status, told = await elsewhere(health, monitor.address)
     assert status == 200

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ares.cluster.settings import Settings
 from ares.platform.interpreter import python
+from tests.operation.pages import health
 
 from .test_up_down import ares
 
@@ -70,6 +72,9 @@ def test_status_tells_how_far_a_start_is(cluster: Path, tmp_path: Path) -> None:
             assert seen["reachable"] is False
             assert str(seen["why"]).startswith("starting: ")
             assert "% of its journal of " in str(seen["why"])
+            http = Settings.load(cluster / "cluster.toml").servers["s0"].http
+            status, page = health(http)
+            assert (status, page["why"]) == (503, seen["why"])
             told = ares("--cluster", cluster / "cluster.toml", "status")
             assert f"s0: {seen['why']}" in told.stdout
             assert told.returncode == 1, "no domain has a quorum"
