@@ -82,12 +82,18 @@ def _part(state: BucketState, operation: PutPart | CopyPart) -> PartEntry | Comm
     if first + length > source.size or length < 0:
         return CommandOutcome.BAD_RANGE
     etag = operation.etag or copied_etag(source, first, length)
-    return PartEntry(length, etag, state.ms, source.content.cut(first, length))
+    checksum = source.checksum if _is_whole(source, length) else b""
+    return PartEntry(length, etag, state.ms, source.content.cut(first, length), checksum)
+
+
+def _is_whole(source: ObjectEntry, length: int) -> bool:
+    """Return whether the etag and the checksum of an object are those of its ``length`` bytes."""
+    return length == source.size and not source.parts
 
 
 def copied_etag(source: ObjectEntry, first: int, length: int) -> str:
     """Return the etag of a part made of a range: the MD5 if known, else as many digits."""
-    if length == source.size and not source.parts:
+    if _is_whole(source, length):
         return source.etag
     version = source.version
     of_range = f"{source.etag} {version.position}.{version.index} {first} {length}"

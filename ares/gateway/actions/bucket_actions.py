@@ -1,6 +1,7 @@
 """Buckets, and their configurations: versioning, access control list, CORS, lifecycle."""
 
-from ares.bucket.commands import CreateBucket, DeleteBucket, SetBucket
+from ares.bucket.bucket_listing import ListRequest, list_uploads
+from ares.bucket.commands import AbortUpload, CreateBucket, DeleteBucket, SetBucket
 from ares.bucket.lifecycle.lifecycle_rules import decode_lifecycle, encode_lifecycle
 from ares.gateway.access.canned_acls import ACL_CONFIGURATION, CannedAcl, acl_of, wished_acl
 from ares.gateway.actions.gateway_services import GatewayCall, told
@@ -32,9 +33,21 @@ async def create_bucket(call: GatewayCall) -> HttpResponse:
 
 
 async def delete_bucket(call: GatewayCall) -> HttpResponse:
-    """Delete a bucket without versions and uploads."""
+    """Delete a bucket without versions; uploads under way end with it, as with S3."""
+    await _end_uploads(call)
     answer = await call.change(DeleteBucket(call.bucket))
     return told(answer.index.state, status=204)
+
+
+async def _end_uploads(call: GatewayCall) -> None:
+    """End a page of the uploads of a bucket without versions; a repeated request ends the next."""
+    state = (await call.buckets.verified(call.timeout_s)).state
+    bucket = state.bucket(call.bucket)
+    if bucket is None or bucket.versions:
+        return
+    for listed in list_uploads(state, ListRequest(call.bucket)).results:
+        assert listed.upload is not None, "without a delimiter there are uploads only"
+        await call.buckets.give(AbortUpload(call.bucket, listed.key, listed.upload), call.timeout_s)
 
 
 async def head_bucket(call: GatewayCall) -> HttpResponse:

@@ -6,7 +6,12 @@ from ares.bucket.commands import Conditions, CopyObject, CopySource, DeleteObjec
 from ares.gateway.actions.error_table import outcome_error
 from ares.gateway.actions.gateway_services import GatewayCall, position_headers, told
 from ares.gateway.actions.put_actions import checked_metadata, encoded_tags
-from ares.gateway.actions.version_values import made_version, named_version, version_headers
+from ares.gateway.actions.version_values import (
+    made_headers,
+    made_version,
+    named_version,
+    version_headers,
+)
 from ares.gateway.s3.answer_documents import copied_object, quoted_etag
 from ares.gateway.s3.exchange import HttpResponse
 from ares.gateway.s3.object_headers import replaces, stored_headers
@@ -45,7 +50,7 @@ async def copy_object(call: GatewayCall) -> HttpResponse:
     answer = await call.answer(operation)
     state, result = answer.index.state, answer.result
     check_copied(state, result, source)
-    told_headers = version_headers(state.bucket(call.bucket), result)
+    told_headers = made_headers(state, call.bucket, call.key, result)
     if source.version_id:
         told_headers.append((SOURCE_VERSION_HEADER, source.version_id))
     made = None if result.version is None else state.entry(call.bucket, call.key, result.version)

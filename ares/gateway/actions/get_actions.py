@@ -23,6 +23,7 @@ from ares.gateway.actions.version_values import (
     OWN_VERSION_HEADER,
     VERSION_HEADER,
     NamedVersion,
+    expiration_headers,
     named_version,
     present_entry,
     version_name,
@@ -71,6 +72,7 @@ async def _found(call: GatewayCall, named: NamedVersion, reading: ObjectReading)
     bucket = call.bucket_in(state)
     entry = present_entry(state, call.bucket, call.key, named)
     plan, headers = _planned(call, state, bucket, entry)
+    headers += expiration_headers(state, call.bucket, call.key, entry)
     first, length = plan.range.first, plan.range.length
     if entry.version != ahead:
         reading.renew()
@@ -113,6 +115,7 @@ async def head_object(call: GatewayCall) -> HttpResponse:
     state = await call.verified()
     entry = present_entry(state, call.bucket, call.key, named_version(call.query("versionId")))
     plan, headers = _planned(call, state, call.bucket_in(state), entry)
+    headers += expiration_headers(state, call.bucket, call.key, entry)
     return HttpResponse(plan.status, headers)
 
 

@@ -23,8 +23,9 @@ from ares.gateway.actions.copy_actions import SOURCE_VERSION_HEADER, check_copie
 from ares.gateway.actions.gateway_services import GatewayCall, told
 from ares.gateway.actions.get_actions import checksum_headers
 from ares.gateway.actions.put_actions import checked_metadata, encoded_tags, stored
-from ares.gateway.actions.version_values import made_version, version_headers
+from ares.gateway.actions.version_values import checksum_texts, made_headers, made_version
 from ares.gateway.s3.answer_documents import (
+    MadeVersion,
     begun_upload,
     completed_upload,
     copied_part,
@@ -110,7 +111,11 @@ async def upload_part_copy(call: GatewayCall) -> HttpResponse:
     state, result = answer.index.state, answer.result
     check_copied(state, result, source)
     lines = [(SOURCE_VERSION_HEADER, source.version_id)] if source.version_id else []
-    return told(state, lines, copied_part(made_version(result, b"")))
+    made = state.parts(operation.upload, [operation.part]).get(operation.part)
+    checksum = b"" if made is None or made.etag != result.etag else made.checksum
+    return told(
+        state, lines, copied_part(MadeVersion(result.etag, result.ms, checksum_texts(checksum)))
+    )
 
 
 async def complete_upload(call: GatewayCall) -> HttpResponse:
@@ -132,7 +137,7 @@ async def complete_upload(call: GatewayCall) -> HttpResponse:
     )
     answer = await call.change(operation)
     state, result = answer.index.state, answer.result
-    lines = version_headers(state.bucket(call.bucket), result)
+    lines = made_headers(state, call.bucket, call.key, result)
     location = f"/{call.bucket}/{quote(call.key)}"
     made = made_version(result, checksum)
     return told(state, lines, completed_upload(location, call.bucket, call.key, made))

@@ -18,7 +18,7 @@ from ares.gateway.actions.gateway_services import (
     told,
 )
 from ares.gateway.actions.get_actions import checksum_headers
-from ares.gateway.actions.version_values import version_headers
+from ares.gateway.actions.version_values import made_headers
 from ares.gateway.s3.answer_documents import posted_object, quoted_etag
 from ares.gateway.s3.exchange import HttpResponse
 from ares.gateway.s3.object_headers import stored_headers
@@ -140,6 +140,6 @@ def _made(call: GatewayCall, answer: ChangeAnswer, checksum: bytes) -> HeaderLin
     state, result = answer.index.state, answer.result
     return [
         ("ETag", quoted_etag(result.etag)),
-        *version_headers(state.bucket(call.bucket), result),
+        *made_headers(state, call.bucket, call.key, result),
         *checksum_headers(checksum),
     ]

@@ -39,6 +39,18 @@ async def test_only_an_empty_bucket_is_deleted(gateway):
     assert (await gateway("HeadBucket", "photos")).error == "NoSuchBucket"
 
 
+async def test_uploads_under_way_end_with_an_empty_bucket(gateway, rival):
+    for key in ("k", "l", "l"):
+        await gateway("CreateMultipartUpload", "photos", key)
+    await gateway(PUT, "photos", "k", b"1")
+    assert (await rival("DeleteBucket", "photos")).error == "BucketNotEmpty"
+    assert len((await gateway("ListMultipartUploads", "photos")).texts("UploadId")) == 3
+    await gateway("DeleteObject", "photos", "k")
+    assert (await rival("DeleteBucket", "photos")).status == 204
+    await gateway("CreateBucket", "photos")
+    assert (await gateway("ListMultipartUploads", "photos")).texts("UploadId") == []
+
+
 async def test_versioning_is_told(gateway, rival):
     assert (await rival("GetBucketVersioning", "photos")).texts("Status") == []
     for status in ("Enabled", "Suspended"):

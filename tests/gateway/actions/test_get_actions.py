@@ -187,3 +187,33 @@ async def test_a_version_made_after_the_first_look_is_read(gateway, rival, monke
     monkeypatch.setattr(BucketIndex, "verified", overwritten_first)
     got = await rival(GET, "photos", "k")
     assert (got.body, got.etag) == (b"new" * 3000, written[0].etag)
+
+
+RULES = b"""<LifecycleConfiguration>
+<Rule><ID>a b</ID><Status>Enabled</Status><Filter><Prefix>logs/</Prefix></Filter>
+<Expiration><Date>2040-01-01T00:00:00Z</Date></Expiration></Rule>
+<Rule><Status>Disabled</Status><Filter><Prefix></Prefix></Filter>
+<Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration></Rule>
+<Rule><ID>days</ID><Status>Enabled</Status><Filter><Prefix>tmp/</Prefix></Filter>
+<Expiration><Days>1</Days></Expiration></Rule>
+</LifecycleConfiguration>"""
+EXPIRATION = 'expiry-date="Sun, 01 Jan 2040 00:00:00 GMT", rule-id="a%20b"'
+
+
+async def test_the_expiration_of_the_newest_version_is_told(gateway, rival):
+    await versioning(gateway, "Enabled")
+    assert (await gateway("PutBucketLifecycleConfiguration", "photos", body=RULES)).status == 200
+    for key, expiration in (("logs/k", EXPIRATION), ("other", None)):
+        put = await gateway(PUT, "photos", key, b"1")
+        answers = [put, await rival(GET, "photos", key), await rival(HEAD, "photos", key)]
+        found = [each.headers.get("x-amz-expiration") for each in answers]
+        assert found == [expiration] * 3
+    source = {"x-amz-copy-source": "/photos/other"}
+    copied = await gateway("CopyObject", "photos", "logs/k", headers=source)
+    assert copied.headers["x-amz-expiration"] == EXPIRATION
+    old = {"versionId": (await gateway(PUT, "photos", "logs/k")).headers["x-amz-version-id"]}
+    assert "x-amz-expiration" in (await rival(HEAD, "photos", "logs/k", query=old)).headers
+    await gateway(PUT, "photos", "logs/k", b"new")
+    assert "x-amz-expiration" not in (await rival(HEAD, "photos", "logs/k", query=old)).headers
+    days = (await gateway(PUT, "photos", "tmp/k")).headers["x-amz-expiration"]
+    assert days.endswith(' 00:00:00 GMT", rule-id="days"')

@@ -223,6 +223,34 @@ async def test_the_checksum_of_an_object_is_that_of_its_parts(gateway, kind):
         assert put.headers["x-amz-checksum-crc32"] == done.text("ChecksumCRC32")
 
 
+async def test_a_copied_part_has_the_checksum_of_its_whole_source(gateway):
+    headers = {"x-amz-checksum-algorithm": "CRC32", "x-amz-checksum-type": "FULL_OBJECT"}
+    query = await begun(gateway, headers=headers)
+    await gateway(PUT, "photos", "from", body_of(FIRST, Algorithm.CRC32))
+    last = await part(gateway, query, 2, LAST)
+    source = {"x-amz-copy-source": "/photos/from"}
+
+    async def copied(**headers):
+        answer = await gateway(
+            *(COPY_PART, "photos", "k"),
+            query=query | {"partNumber": "1"},
+            headers=source | {name.replace("_", "-"): text for name, text in headers.items()},
+        )
+        return answer.texts("ETag") + answer.texts("ChecksumCRC32")
+
+    assert len(await copied(x_amz_copy_source_range=f"bytes=1-{len(FIRST) - 1}")) == 1
+    etag, checksum = await copied()
+    parts = await gateway(PARTS, "photos", "k", query=query)
+    assert parts.texts("ChecksumCRC32")[0] == checksum
+    body = document((1, etag, f"<ChecksumCRC32>{checksum}</ChecksumCRC32>"), (2, last.etag))
+    done = await gateway(COMPLETE, "photos", "k", body, query=query)
+    put = await gateway(PUT, "photos", "p", body_of(FIRST + LAST, Algorithm.CRC32))
+    assert done.text("ChecksumCRC32") == put.headers["x-amz-checksum-crc32"]
+    again = await begun(gateway, headers=headers)
+    query, source["x-amz-copy-source"] = again, "/photos/k"
+    assert len(await copied()) == 1  # the checksum of parts may be no checksum of the bytes
+
+
 async def test_a_part_needs_the_checksum_of_its_upload(gateway):
     query = await begun(gateway, headers={"x-amz-checksum-algorithm": "SHA256"})
     body = body_of(LAST, Algorithm.CRC32)
