@@ -1,24 +1,14 @@
 """The index of buckets with many keys: the file, the snapshot, listings and memory.
 
-    .venv/bin/python -m experiments.bench.index_rows --keys 1000000
-
-Each part runs in a separate process, whose memory is a figure, and without servers: the bytes of a
-snapshot are in a directory. The bench prints a table.
+Each part runs in a process of its own (alone.py), in this order, and without servers: the bytes of
+a snapshot are in the directory.
 """
 
-import argparse
 import gc
-import os
-import resource
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-
-from msgspec.json import decode, encode
 
 from ares.bucket.bucket_listing import ListRequest, list_objects
 from ares.bucket.bucket_state import BucketState
@@ -35,17 +25,14 @@ from ares.bucket.snapshots.snapshot_pieces import (
     decode_manifest,
     encode_manifest,
 )
-from ares.platform.interpreter import python
 from ares.store import sqlite_table
 from ares.store.sqlite_table import SqliteTable
-from experiments.bench.text import aligned
+from experiments.bench.alone import Figures, Measure
 
 LOG = b"the log of a bench"
 BUCKET = "photos"
 FOLDED = 20_000
 """Commands of the part that folds."""
-
-Figures = dict[str, float]
 
 
 def key_of(number: int) -> str:
@@ -192,35 +179,6 @@ def fold_more(directory: Path, keys: int) -> Figures:
     return {"commands folded, 1/s": FOLDED / (time.perf_counter() - begun)}
 
 
-PARTS: tuple[Callable[[Path, int], Figures], ...] = (
+INDEX_PARTS: tuple[Measure, ...] = (
     *(build, open_again, open_counted, list_pages, take, load, load_in_memory, fold_more),
 )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--part", choices=[part.__name__ for part in PARTS])
-    parser.add_argument("--directory", type=Path)
-    asked = parser.parse_args()
-    if asked.part is not None:
-        (part,) = (part for part in PARTS if part.__name__ == asked.part)
-        figures = part(asked.directory, asked.keys)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        sys.stdout.buffer.write(encode({**figures, "memory, MiB": peak}))
-        sys.stdout.flush()
-        os._exit(0)  # the end of a large table in memory is no part of a figure
-    rows = []
-    with tempfile.TemporaryDirectory() as directory:
-        for part in PARTS:
-            words = ["-m", __spec__.name, "--part", part.__name__, "--directory", directory]
-            words += ["--keys", str(asked.keys)]
-            done = subprocess.run(python(*words), stdout=subprocess.PIPE, check=True)
-            figures = decode(done.stdout, type=dict[str, float])
-            rows += [[part.__name__, name, f"{value:,.2f}"] for name, value in figures.items()]
-    print("\n".join(aligned([["part", f"with {asked.keys:,} keys", ""], *rows])))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,24 +1,18 @@
 """A server with many small objects, without a network: its start, memory and longest pauses.
 
-    python -m experiments.bench.one_server fill DIRECTORY OBJECTS
-    python -m experiments.bench.one_server start DIRECTORY OBJECTS
-    python -m experiments.bench.one_server churn DIRECTORY OBJECTS
-
-`fill` writes a journal; `start` reads the journal as a starting server does, and prints the figures
-as JSON. `churn` creates names of a write-once domain (rule R25) and drops most of them, with the
-compaction of the journal, and prints the memory and the disk that they leave behind. Names are in
-no order, as names made of digests. A pause is the time in which the server answers no other client.
+Each function is a measurement in a process of its own (alone.py). `fill` writes a journal; `start`
+reads the journal as a starting server does. `churn` creates names of a write-once domain (rule R25)
+and drops most of them, with the compaction of the journal, and measures the memory and the disk
+that they leave behind. Names are in no order, as names made of digests. A pause is the time in
+which the server answers no other client.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct
-from msgspec.json import encode as encode_json
 from msgspec.msgpack import encode
 
 from ares import compiled
@@ -54,7 +48,9 @@ from ares.server.storage_server import ServerParts, StorageServer
 from ares.store.journal.segment_journal import SegmentJournal, open_journal
 from ares.store.journal.segments import Owner
 from ares.store.port import Use
+from experiments.bench.alone import Figures
 
+LONGEST_MS_OF = "longest ms of "
 OBJECT_BYTES = 100
 NAME_BYTES = 16
 PUTS_AT_ONCE = 2000
@@ -71,36 +67,6 @@ BLOBS = Configuration.abd(MEMBERS, write_once=True).at(DomainName("blobs"), 0, C
 NAMES_STAYING = 3000
 CHURNED_AT_ONCE = 2048
 """Names created, and then dropped, between two measurements."""
-
-
-class ServerFigures(Struct, frozen=True):
-    """The figures of a server with ``objects``."""
-
-    objects: int
-    start_s: float
-    bytes_beside: float
-    """Bytes of memory for an object, beside its name and value."""
-    memory_mib: float
-    listed_per_s: float
-    pauses_ms: dict[str, float]
-    """The longest step of each kind of work."""
-
-
-class ChurnFigures(Struct, frozen=True):
-    """The figures of a server that created ``names`` and dropped all except NAMES_STAYING."""
-
-    names: int
-    per_s: float
-    """Names created and dropped in a second."""
-    memory_mib: float
-    """Memory at the end; ``fresh_mib``: with the staying names alone; ``most_mib``: at most."""
-    fresh_mib: float
-    most_mib: float
-    disk_mib: float
-    """Disk at the end; ``most_disk_mib``: at most."""
-    most_disk_mib: float
-    start_s: float
-    """Seconds of a start afterwards."""
 
 
 def object_name(number: int) -> ObjectName:
@@ -123,8 +89,8 @@ def opened(directory: Path) -> SegmentJournal:
     return open_journal(directory / "store", Owner(C0.id, MEMBERS[0].id, MEMBERS[0].identity))
 
 
-async def fill(directory: Path, objects: int) -> None:
-    """Write a journal with so many objects."""
+async def fill(directory: Path, objects: int) -> Figures:
+    """Write a journal with so many objects; there are no figures."""
     journal = opened(directory)
     assert not list(journal.recover()), "the journal has facts already"
     await _committed(journal, [ConfigurationRecord(C0, None, False)])
@@ -132,6 +98,7 @@ async def fill(directory: Path, objects: int) -> None:
         numbers = range(first, min(first + PUTS_AT_ONCE, objects))
         await _committed(journal, [put_of(number, Tag(1, ClientId(1))) for number in numbers])
     journal.close()
+    return {}
 
 
 async def _committed(journal: SegmentJournal, facts: list[Fact]) -> None:
@@ -152,7 +119,7 @@ def longest_ms(steps: Iterator[object]) -> float:
     return max(longest_s, time.perf_counter() - before_s) * 1e3
 
 
-async def start(directory: Path, objects: int) -> ServerFigures:
+async def start(directory: Path, objects: int) -> Figures:
     """Start a server from the journal of :func:`fill`, and measure it."""
     before, began_s = private_bytes(), time.perf_counter()
     parts = compiled.replica_parts()
@@ -166,11 +133,16 @@ async def start(directory: Path, objects: int) -> ServerFigures:
     pauses["status"] = longest_ms(iter([replica.handle(Describe(CALL))]))
     pauses["scrub"] = longest_ms(_slices(replica))
     pauses["collecting"] = longest_ms(_collected(replica))
-    beside = (after - before) / objects - NAME_BYTES - OBJECT_BYTES
-    return ServerFigures(objects, start_s, beside, after / MIB, listed_per_s, pauses)
+    return {
+        "s to start": start_s,
+        "bytes beside name and value": (after - before) / objects - NAME_BYTES - OBJECT_BYTES,
+        "MiB": after / MIB,
+        "names listed/s": listed_per_s,
+        **{f"{LONGEST_MS_OF}{work}": pause for work, pause in pauses.items()},
+    }
 
 
-async def churn(directory: Path, names: int) -> ChurnFigures:
+async def churn(directory: Path, names: int) -> Figures:
     """Create ``names`` and drop them, except a staying name now and then."""
     journal, failed = opened(directory), list[OSError]()
     replica = restored(MEMBERS[0].id, MEMBERS[0].identity, C0, journal, compiled.replica_parts())
@@ -199,8 +171,15 @@ async def churn(directory: Path, names: int) -> ChurnFigures:
     start_s = time.perf_counter() - began_s
     assert len(restarted.hosted[BLOBS.id].objects) == held == len(range(0, names, staying))
     again.close()
-    figures = memory[-1], memory[0], max(memory), disk[-1], max(disk)
-    return ChurnFigures(names, names / taken_s, *figures, start_s)
+    return {
+        "names/s": names / taken_s,
+        "MiB": memory[-1],
+        "MiB with the staying names": memory[0],
+        "MiB at most": max(memory),
+        "MiB of disk": disk[-1],
+        "MiB of disk at most": max(disk),
+        "s to start": start_s,
+    }
 
 
 def _pages(replica: Replica) -> Iterator[tuple[object, ...]]:
@@ -226,18 +205,3 @@ def _collected(replica: Replica) -> Iterator[object]:
     yield replica.handle(CollectConfig(CALL, C0.id, successor))
     while more := replica.release():
         yield more
-
-
-def main() -> None:
-    verb, directory, objects = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    if verb == "fill":
-        directory.mkdir(parents=True, exist_ok=True)
-        asyncio.run(fill(directory, objects))
-        return
-    measure = start if verb == "start" else churn
-    directory.mkdir(parents=True, exist_ok=True)
-    print(encode_json(asyncio.run(measure(directory, objects))).decode())
-
-
-if __name__ == "__main__":
-    main()

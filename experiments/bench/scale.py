@@ -1,4 +1,4 @@
-"""Growth of ares: clients, keys, servers, sizes of values, domains, objects, and idle servers.
+"""Growth of ares: clients, keys, servers, sizes of values, domains, objects, buckets, idle servers.
 
     make bench-scale
     .venv/bin/python -m experiments.bench.scale --full             # long
@@ -23,18 +23,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.json import decode
 
 from ares.client.connect import connect
 from ares.compiled import CORE_NAME
+from ares.fragment.divide import Sizes
 from ares.model.units import KIB, MIB
 from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
+from experiments.bench import one_server
+from experiments.bench.alone import PEAK, Figures, alone
 from experiments.bench.bench_files import bench_parser, emptied, finished, write_report
+from experiments.bench.chunkings import SMALL_SIZES, compared
 from experiments.bench.figures import Figure
+from experiments.bench.index_rows import INDEX_PARTS
 from experiments.bench.load import LoadExtent, generators
-from experiments.bench.one_server import ChurnFigures, ServerFigures
+from experiments.bench.one_server import LONGEST_MS_OF
 from experiments.bench.peers import Ares
 from experiments.bench.store_processes import (
     ProgramNotStarted,
@@ -54,7 +58,6 @@ SLOWEST_MIB_S = 16.0
 """Smallest rate for which a large value gets enough time."""
 
 STARTS = 3
-LONGEST_MS_OF = "longest ms of "
 DOMAINS_AT_ONCE, DOMAIN_USES = 16, 400
 """Domains made or used at the same time, and objects written and read, domain by domain."""
 
@@ -65,7 +68,7 @@ class GrowthSample(Struct, frozen=True):
     series: str
     axis: str
     x: int
-    figures: dict[str, float]
+    figures: Figures
     wrong: list[str] = []
 
 
@@ -190,7 +193,7 @@ def empty(full: bool) -> Iterator[GrowthSample]:
         yield GrowthSample(label, "processes", 1, figures)
 
 
-def _started(durability: str, words: list[str]) -> dict[str, float]:
+def _started(durability: str, words: list[str]) -> Figures:
     ares = python("-m", "ares")
     with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
         shape = f"--servers 3 --consensus 1 --base-port 0 --durability {durability}".split()
@@ -278,44 +281,39 @@ async def _in_turns(work: Callable[[int], Awaitable[None]], numbers: Iterable[in
 
 
 def objects(full: bool) -> Iterator[GrowthSample]:
-    """Measure more and more objects of a server with a journal, in processes without a network."""
-    command = python("-m", "experiments.bench.one_server")
+    """Measure more and more objects of a server with a journal, without a network."""
     for count in (10_000, 1_000_000, 10_000_000) if full else (10_000, 100_000):
         with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
-            arguments = [directory, str(count)]
-            subprocess.run([*command, "fill", *arguments], check=True)
-            started = subprocess.run(
-                [*command, "start", *arguments], check=True, stdout=subprocess.PIPE
-            )
-        found = decode(started.stdout, type=ServerFigures)
-        figures = {
-            "s to start": found.start_s,
-            "bytes beside name and value": found.bytes_beside,
-            "MiB": found.memory_mib,
-            "names listed/s": found.listed_per_s,
-            **{f"{LONGEST_MS_OF}{work}": pause for work, pause in found.pauses_ms.items()},
-        }
-        yield GrowthSample("core: " + CORE_NAME, "objects", count, figures)
+            alone(one_server.fill, directory, count)
+            found = alone(one_server.start, directory, count)
+        yield GrowthSample("core: " + CORE_NAME, "objects", count, found)
 
 
 def churn(full: bool) -> Iterator[GrowthSample]:
     """Measure names of a write-once domain created and dropped at a server with a journal."""
-    command = python("-m", "experiments.bench.one_server")
     for count in (10_000, 1_000_000) if full else (10_000, 100_000):
         with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
-            words = [*command, "churn", directory, str(count)]
-            ended = subprocess.run(words, check=True, stdout=subprocess.PIPE)
-        found = decode(ended.stdout, type=ChurnFigures)
-        figures = {
-            "names/s": found.per_s,
-            "MiB": found.memory_mib,
-            "MiB with the staying names": found.fresh_mib,
-            "MiB at most": found.most_mib,
-            "MiB of disk": found.disk_mib,
-            "MiB of disk at most": found.most_disk_mib,
-            "s to start": found.start_s,
-        }
-        yield GrowthSample("core: " + CORE_NAME, "names", count, figures)
+            found = alone(one_server.churn, directory, count)
+        yield GrowthSample("core: " + CORE_NAME, "names", count, found)
+
+
+def index(full: bool) -> Iterator[GrowthSample]:
+    """Measure the parts of the index of a bucket with many keys."""
+    count = 1_000_000 if full else 100_000
+    with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
+        for part in INDEX_PARTS:
+            found = alone(part, directory, count)
+            peak = found.pop(PEAK)
+            for name, figure in found.items():
+                yield GrowthSample(name, "keys", count, {"figure": figure, PEAK: peak})
+
+
+def chunkings(full: bool) -> Iterator[GrowthSample]:
+    """Compare the chunkings of files, for small and for the usual sizes of blocks."""
+    mib = 32 if full else 8
+    for label, sizes in (("blocks of 4 to 8 KiB", SMALL_SIZES), ("the default sizes", Sizes())):
+        for name, figures in compared(sizes, mib * MIB):
+            yield GrowthSample(f"{name}, {label}", "MiB", mib, figures)
 
 
 Section = Callable[[bool], Iterator[LoadStep | GrowthSample]]
@@ -327,6 +325,8 @@ SCALE_SECTIONS: dict[str, tuple[str, Section]] = {
     "values": ("Sizes of values, one client", values),
     "objects": ("Objects of 100 bytes on one server, ABD", objects),
     "churn": ("Names of a write-once domain, of which 3,000 stay, on one server", churn),
+    "index": ("The index of a bucket, without servers", index),
+    "chunkings": ("Files cut into blocks, and edited", chunkings),
     "domains": ("Domains, one object in each, ABD n=5", domains),
 }
 

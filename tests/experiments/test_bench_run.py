@@ -10,10 +10,13 @@ import pytest
 
 from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
+from experiments.bench import one_server
 from experiments.bench.__main__ import main
+from experiments.bench.alone import PEAK, alone
 from experiments.bench.apart import apart_obstacle
 from experiments.bench.bench_files import make_page
 from experiments.bench.figures import BenchReport, Figure, Point
+from experiments.bench.index_rows import INDEX_PARTS
 from experiments.bench.scale import GrowthSample, keep_samples
 from experiments.bench.scale import text as scale_text
 from experiments.bench.store_processes import BenchError
@@ -69,6 +72,22 @@ def test_stores_apart_wait_for_late_packets(tmp_path):
     [found] = json.loads((tmp_path / "bench.json").read_text())["points"]
     assert found["failed"] == 0
     assert 0 < found["per_s"]["median"] <= 300, "a round trip takes 4 ms at least"
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_measurements_alone_have_figures_and_the_memory_of_their_process(tmp_path):
+    """The parts of an index follow one another; a server starts from a journal, and drops names."""
+    index, filled, churned = (tmp_path / name for name in ("index", "filled", "churned"))
+    for directory in (index, filled, churned):
+        directory.mkdir()
+    found = [alone(part, index, 2000) for part in INDEX_PARTS]
+    assert list(alone(one_server.fill, filled, 5000)) == [PEAK]
+    found += [alone(one_server.start, filled, 5000), alone(one_server.churn, churned, 6000)]
+    for figures in found:
+        assert figures.pop(PEAK) > 10
+        assert figures
+        assert all(figure >= 0 for figure in figures.values())
 
 
 def points_in(out: Path) -> dict[str, list[dict[str, Any]]]:
