@@ -61,7 +61,8 @@ def up(
         bool,
         typer.Option(
             "--gateway",
-            help="Also serve S3: make buckets possible, and a first access key, shown this once.",
+            help="Also serve S3: make buckets possible, and a first access key, shown this once. "
+            "The cluster file gets the autopilot and a spare, unless it has them.",
         ),
     ] = False,
     gateway_port: Annotated[
@@ -92,6 +93,8 @@ def up(
     supervisor = Supervisor(settings.path)
     with supervisor.alone():
         settings, missing = _ready_to_start(directory, settings, supervisor, fresh)
+        if gateway and len(missing) == len(settings.processes()):
+            settings, missing = _with_autopilot(common, settings)
         if not started_before(settings):  # the cluster file may still be corrected
             supervisor.check_ports(missing, _other_ports(directory, settings))
         lost = lost_directories(settings, {member.id for member in missing})
@@ -145,6 +148,19 @@ def _nothing_started(directory: Path, left_out: dict[str, str]) -> str:
         f"Mend the cause, then `ares-cli up {directory}` tries again. If all data is lost, "
         f"`ares-cli up {directory} --fresh` begins anew as an empty cluster"
     )
+
+
+def _with_autopilot(
+    common: SharedOptions, settings: "Settings"
+) -> "tuple[Settings, list[SupervisedProcess]]":
+    """Add the autopilot and a spare unless they are there; return the processes to start, too."""
+    from ares.cli.local.supervisor import members_of
+    from ares.cluster.added_spare import add_autopilot
+
+    settings, added = add_autopilot(settings)
+    if added and not common.json:
+        typer.echo(f"added to {settings.path}: {added}, to replace lost servers")
+    return settings, members_of(settings)
 
 
 def _with_gateway(
