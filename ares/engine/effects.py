@@ -25,7 +25,8 @@ class Gather(Struct, frozen=True):
     (default: all servers of the configuration). With ``settled``, the round goes on beyond a quorum
     until ``settled(answers)`` is true, every server has answered, or some time has passed since the
     quorum: ``patience_s(answers, waited_s)``, after a wait of ``waited_s`` for the quorum.
-    ``give_up_s``: throw Unavailable into the operation after this time, instead of at its deadline.
+    ``give_up_s``: throw Unavailable into the operation after this time, instead of at its deadline;
+    earlier if one server is asked, and no connection to it comes about.
     ``order`` (not with ``to``): ask only its first servers, and the spared servers when the first
     are slow or do not settle the round. ``reply``: the type of the answers, if the requests are not
     in the table (ares/model/messages.py). ``resend_s``: the first wait until a silent server

@@ -686,6 +686,9 @@ class Session:
                 self._ask_rest(round)
             if now >= round.resend_at:
                 self._suspect(round)
+                if self._asks_in_vain(round):
+                    self._throw(round)
+                    return
                 round.unasked = ()
                 round.resend_after_s = min(
                     round.resend_after_s * 2, max(ROUND_RESEND_S_MAX, round.resend_after_s)
@@ -703,6 +706,14 @@ class Session:
                         self._letter(server).append(round.request_for(server))
             if now - round.started >= ROUND_STALL_S and len(round.answers) < round.needed:
                 self._want_hint(round.gather.configuration.domain)
+
+    def _asks_in_vain(self, round: Round) -> bool:
+        """Return whether a round asks one server, to which no connection comes about.
+
+        An operation that would wait for a part of its time only can ask another server at once.
+        """
+        alone = round.give_up_at is not None and len(round.asked) == 1
+        return alone and round.asked[0] in self.troubles
 
     def _suspect(self, round: Round) -> None:
         silent = (

@@ -182,6 +182,25 @@ def test_give_up_is_thrown_into_the_operation(rig):
     assert rig.value == 1
 
 
+def test_a_lone_server_without_a_connection_is_given_up_early(rig):
+    def operation():
+        try:
+            yield gather(give_up_s=3.0, to=("s1",), needed=1)
+        except Unavailable as error:
+            return error.missing
+        raise AssertionError
+
+    rig.start(operation(), label="silent")
+    rig.tick(2 * ROUND_RESEND_S)
+    assert rig.ends == [], "it may answer"
+    rig.session.troubles = {"s1": "connection refused"}
+    rig.start(once(give_up_s=3.0), label="of three")
+    rig.tick(2 * ROUND_RESEND_S)
+    assert [(label, value) for label, value, _ in rig.ends] == [
+        ("silent", {"s1": "connection refused"})
+    ]
+
+
 def refuse(rig, server, reason=Reason.UNKNOWN_CONFIGURATION, call=1):
     rig.reply(server, Refused(call, reason, "says the server"))
 
