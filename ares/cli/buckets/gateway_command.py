@@ -1,12 +1,22 @@
 """The command gateway: S3 over HTTP for the buckets of a cluster."""
 
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from ares.cli.buckets.access_key_commands import SealKey
+from ares.cli.buckets.gateway_options import (
+    Connections,
+    Domains,
+    HttpPages,
+    Listen,
+    MemoryMib,
+    Processes,
+    Region,
+    Requests,
+    TlsCertificate,
+    TlsKey,
+)
 from ares.cli.options import SharedOptions, print_core_advice
 from ares.model.errors import BadInput
 
@@ -14,84 +24,20 @@ GATEWAY_PORT = 9000
 GATEWAY_LIBRARIES = ("awscrt", "httptools")
 """Libraries of the extra `gateway`."""
 
-PROCESSES_MAX = 64
-_LIMITS = "Limits of each process"
-
 
 def gateway(
     common: SharedOptions,
-    listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where S3 clients connect.")
-    ] = f"127.0.0.1:{GATEWAY_PORT}",
-    processes: Annotated[
-        int,
-        typer.Option(
-            "--processes",
-            metavar="N",
-            min=1,
-            max=PROCESSES_MAX,
-            help="Serve with N processes, each with a processor of its own.",
-        ),
-    ] = 1,
-    domain: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--domain",
-            metavar="NAME",
-            help="Take BUCKET.NAME in the address for a bucket; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    region: Annotated[
-        str, typer.Option("--region", metavar="NAME", help="The region that clients sign for.")
-    ] = "us-east-1",
+    listen: Listen = f"127.0.0.1:{GATEWAY_PORT}",
+    processes: Processes = 1,
+    domain: Domains = None,
+    region: Region = "us-east-1",
     seal_key: SealKey = None,
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-cert",
-            metavar="FILE",
-            help="Serve over TLS with these certificates; read again when the files change.",
-            show_default=False,
-        ),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-key", metavar="FILE", help="The key of the certificate.", show_default=False
-        ),
-    ] = None,
-    http: Annotated[
-        str,
-        typer.Option(
-            "--http",
-            metavar="HOST:PORT",
-            help="Serve /health and /metrics there; worker N has the port N higher.",
-            show_default=False,
-        ),
-    ] = "",
-    connections: Annotated[
-        int,
-        typer.Option(
-            "--connections", metavar="N", min=1, help="Connections.", rich_help_panel=_LIMITS
-        ),
-    ] = 1024,
-    requests: Annotated[
-        int,
-        typer.Option(
-            "--requests", metavar="N", min=1, help="Requests at work.", rich_help_panel=_LIMITS
-        ),
-    ] = 256,
-    memory_mib: Annotated[
-        int,
-        typer.Option(
-            "--memory",
-            metavar="MIB",
-            min=64,
-            help="Memory for the data of requests at work.",
-            rich_help_panel=_LIMITS,
-        ),
-    ] = 512,
+    tls_cert: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    http: HttpPages = "",
+    connections: Connections = 1024,
+    requests: Requests = 256,
+    memory_mib: MemoryMib = 512,
 ) -> None:
     """Serve the buckets of a cluster over S3's protocol, until Ctrl-C or SIGTERM.
 
