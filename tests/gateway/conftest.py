@@ -11,6 +11,7 @@ from ares.gateway.access.issued_keys import issue
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET
 from ares.gateway.access.sealed_keys import GatewaySeal, KeyRole, new_access_key
 from ares.gateway.actions.gateway_services import GatewayServices
+from ares.gateway.http.access_log import AccessLog
 from ares.gateway.http.gateway_admission import GatewayAdmission
 from ares.gateway.http.gateway_app import GatewayApp, GatewayParts
 from ares.gateway.http.gateway_limits import GatewayLimits
@@ -28,13 +29,16 @@ DATA_SERVERS = ["s0", "s1", "s2", "s3", "s4"]
 class ServedGateway:
     """A gateway with an access key of each role, by the role's name."""
 
-    def __init__(self, manager, seal, keys, limits, tracer=None):
+    def __init__(self, manager, seal, keys, limits, tracer=None, access_log=""):
         self.manager, self.keys = manager, keys
         self.traffic, self.admission = GatewayTraffic(), GatewayAdmission(limits)
         services = GatewayServices(buckets_of(manager), 10.0)
         access_keys = AccessKeys(buckets_of(manager), seal, 10.0)
+        self.access_log = AccessLog(access_log, "gateway") if access_log else None
         parts = GatewayParts(
-            services, access_keys, self.admission, self.traffic, RequestSpans(tracer), ("s3.test",)
+            *(services, access_keys, self.admission, self.traffic, RequestSpans(tracer)),
+            domains=("s3.test", "other.test"),
+            access_log=self.access_log,
         )
         self.app = GatewayApp(parts)
         self.listener = GatewayListener(self.app.serve, limits, self.traffic)
@@ -53,6 +57,8 @@ class ServedGateway:
     async def close(self):
         await self.listener.close()
         self.socket.close()
+        if self.access_log is not None:
+            self.access_log.close()
 
 
 @pytest.fixture
@@ -76,9 +82,10 @@ async def serve(cluster):
         await issue(bucket, seal, keys[name])
     async with contextlib.AsyncExitStack() as ends:
 
-        def made(tracer=None, **limits):
+        def made(tracer=None, access_log="", **limits):
             manager = cluster.manager(tracer=tracer)
-            gateway = ServedGateway(manager, seal, keys, GatewayLimits(**limits), tracer)
+            bounds = GatewayLimits(**limits)
+            gateway = ServedGateway(manager, seal, keys, bounds, tracer, access_log)
             ends.push_async_callback(gateway.close)
             return gateway
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 
 import pytest
 
@@ -18,7 +19,7 @@ from ares.gateway.s3.s3_errors import S3Code
 from ares.tracing.callers_span import current_span
 from ares.tracing.tracer import Tracer
 from tests.gateway.raw_requests import presigned, signed, signed_head
-from tests.gateway.test_s3_connection import eventually
+from tests.gateway.test_s3_connection import GET, eventually
 
 LARGE = bytes(range(256)) * 50_000
 """An object of 12.8 MB: two chunks."""
@@ -54,9 +55,13 @@ async def test_a_large_object_goes_through_with_backpressure(gateway):
 
 
 async def test_the_host_may_name_the_bucket(gateway):
-    host = "photos.s3.test"
-    assert (await gateway.ask("PUT", "/cat", b"cat", host=host)).status == 200
-    assert (await gateway.ask("GET", "/photos/cat")).body == b"cat"
+    for domain in ("s3.test", "other.test"):
+        host = f"photos.{domain}"
+        assert (await gateway.ask("PUT", "/cat", domain.encode(), host=host)).status == 200
+        assert (await gateway.ask("GET", "/photos/cat")).body == domain.encode()
+        assert (await gateway.ask("GET", "/photos/cat", host=domain)).body == domain.encode()
+    elsewhere = await gateway.ask("GET", "/photos/cat", host="photos.third.test")
+    assert elsewhere.body == b"other.test"
 
 
 async def test_of_rivals_one_wins(gateway):
@@ -355,3 +360,65 @@ async def test_health_tells_of_a_log_that_does_not_answer(gateway, cluster):
     cluster.stop("s0", "s1", "s2")
     assert "has not told its tail" in (await watched.look()).trouble
     cluster.restart("s0", "s1", "s2")
+
+
+# -- the access log --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def logged(serve, tmp_path):
+    """Return a gateway with a log, and a function that returns the lines of its log."""
+    path = tmp_path / "access.log"
+    gateway = serve(access_log=str(path))
+
+    async def lines(count):
+        await eventually(lambda: path.read_bytes().count(b"\n") >= count)
+        return list(map(json.loads, path.read_bytes().splitlines()))
+
+    return gateway, lines
+
+
+async def test_each_request_has_a_line(logged):
+    gateway, lines = logged
+    await gateway.ask("PUT", "/photos")
+    put = await gateway.ask("PUT", "/photos/a%20b", b"hello", role="write")
+    await gateway.ask("GET", "/photos/absent", role="read")
+    await gateway.ask("DELETE", "/photos/k", role="read")
+    create, stored, absent, denied = await lines(4)
+    assert (create["operation"], create["bucket"], create["key"]) == ("CreateBucket", "photos", "")
+    assert (stored["method"], stored["key"], stored["status"]) == ("PUT", "a b", 200)
+    assert (stored["access_key"], stored["address"]) == (gateway.keys["write"].id, "127.0.0.1")
+    assert (stored["received_bytes"], stored["error"]) == (5, "")
+    assert stored["sent_bytes"] > 0 < stored["ms"]
+    assert stored["request"].lower() == put.headers["x-amz-request-id"]
+    assert (absent["status"], absent["error"]) == (404, "NoSuchKey")
+    assert (denied["status"], denied["error"]) == (403, "AccessDenied")
+    assert denied["access_key"] == gateway.keys["read"].id
+
+
+async def test_a_stranger_has_no_access_key_and_signatures_are_not_told(logged, tmp_path):
+    """The id of a key is logged after the check of the signature: strangers forge no id."""
+    gateway, lines = logged
+    key = gateway.keys["admin"]
+    url = presigned(key, "GET", "/photos/k")
+    signature = url.partition(b"X-Amz-Signature=")[2][:64]
+    wrong = signed(key, "GET", "/photos/k").replace(b"/photos/k", b"/photos/l")
+    async with gateway.client() as client:
+        for request in (url, wrong, GET):
+            await client.ask(request)
+    found = await lines(3)
+    assert [each["access_key"] for each in found] == [key.id, "", ""]
+    assert [each["error"] for each in found][1:] == ["SignatureDoesNotMatch", "AccessDenied"]
+    told = (tmp_path / "access.log").read_bytes()
+    assert signature not in told
+    assert key.secret.encode() not in told
+
+
+async def test_a_cut_answer_is_told(logged):
+    gateway, lines = logged
+    await gateway.ask("PUT", "/photos")
+    async with gateway.client() as client:
+        await client.send(signed(gateway.keys["read"], "GET", "/photos?watch"))
+        assert (await client.head())[0] == 200
+    _, watch = await lines(2)
+    assert (watch["operation"], watch["status"], watch["error"]) == ("Watch", 200, "ConnectionCut")

@@ -63,11 +63,12 @@ def started(cli: Cli, listen: str, *words: str) -> "subprocess.Popen[bytes]":
     return gateway
 
 
-def test_workers_share_a_port_and_a_dead_one_is_started_again(cli: Cli) -> None:
+def test_workers_share_a_port_and_a_dead_one_is_started_again(cli: Cli, tmp_path: Path) -> None:
     key = key_of(cli.json("bucket", "key", "new", "root", "--role", "admin"))
     listen, pages = free_addresses(2)
     host, port = split_address(pages)
-    gateway = started(cli, listen, "--processes", "2", "--http", pages)
+    log = tmp_path / "access.log"
+    gateway = started(cli, listen, "--processes", "2", "--http", pages, "--access-log", str(log))
     try:
         taken = cli.fails(2, "gateway", "--listen", listen)
         assert f"cannot listen on {listen}: Address already in use" in taken
@@ -82,12 +83,20 @@ def test_workers_share_a_port_and_a_dead_one_is_started_again(cli: Cli) -> None:
         assert ask(listen, signed(key, "GET", "/photos/cat")).body == b"cat"
         assert gateway.stdout.readline().startswith(b"READY gateway-0")
         assert worker not in map(int, children.read_text().split())
+        log.rename(tmp_path / "access.log.1")
+        gateway.send_signal(signal.SIGHUP)
+        while not log.exists():
+            time.sleep(0.05)
         gateway.send_signal(signal.SIGTERM)
         assert gateway.wait(timeout=120) == 0
     finally:
         gateway.kill()
     with pytest.raises(OSError):  # noqa: PT011
         ask(listen, b"")
+    lines = list(map(json.loads, (tmp_path / "access.log.1").read_bytes().splitlines()))
+    operations = [line["operation"] for line in lines]
+    assert operations == ["CreateBucket", "PutObject", "GetObject"]
+    assert {line["access_key"] for line in lines} == {key.id}
 
 
 def test_workers_end_when_their_parent_is_gone(cli: Cli) -> None:

@@ -6,6 +6,7 @@ import typer
 
 from ares.cli.buckets.access_key_commands import SealKey
 from ares.cli.buckets.gateway_options import (
+    AccessLogFile,
     Connections,
     Domains,
     HttpPages,
@@ -35,6 +36,7 @@ def gateway(
     tls_cert: TlsCertificate = None,
     tls_key: TlsKey = None,
     http: HttpPages = "",
+    access_log: AccessLogFile = "",
     connections: Connections = 1024,
     requests: Requests = 256,
     memory_mib: MemoryMib = 512,
@@ -57,15 +59,16 @@ def gateway(
     print_core_advice()
     plan = GatewayPlan(
         settings,
-        listen,
-        seal_path(settings.path, seal_key),
-        region,
-        tuple(domain or ()),
-        http,
-        processes,
-        tls_cert,
-        tls_key,
-        GatewayLimits(connections, requests, memory_mib * 2**20),
+        listen=listen,
+        seal=seal_path(settings.path, seal_key),
+        region=region,
+        domains=tuple(domain or ()),
+        http=http,
+        processes=processes,
+        certificate=tls_cert,
+        key=tls_key,
+        access_log=access_log,
+        limits=GatewayLimits(connections, requests, memory_mib * 2**20),
     )
     raise typer.Exit(run_gateway(plan))
 

@@ -57,6 +57,16 @@ HttpPages = Annotated[
         show_default=False,
     ),
 ]
+AccessLogFile = Annotated[
+    str,
+    typer.Option(
+        "--access-log",
+        metavar="FILE",
+        help="Add a line of JSON for each request to this file, or to standard output for -; "
+        "opened again on SIGHUP.",
+        show_default=False,
+    ),
+]
 Connections = Annotated[
     int,
     typer.Option("--connections", metavar="N", min=1, help="Connections.", rich_help_panel=_LIMITS),

@@ -25,12 +25,14 @@ from ares.gateway.actions.bucket_actions import CORS_CONFIGURATION
 from ares.gateway.actions.error_table import s3_error
 from ares.gateway.actions.form_upload import form_request, read_form
 from ares.gateway.actions.gateway_services import GatewayServices
+from ares.gateway.http.access_log import AccessLine, AccessLog
 from ares.gateway.http.gateway_admission import GatewayAdmission, too_busy
 from ares.gateway.http.gateway_limits import HEAD_S
 from ares.gateway.http.http_exchange import ConnectionCut, HttpExchange, declared_length
-from ares.gateway.s3.exchange import HttpRequest, HttpResponse, S3Operation, S3Request
+from ares.gateway.s3.exchange import HttpResponse, S3Operation, S3Request
 from ares.gateway.s3.parsing import parse_request
 from ares.gateway.s3.rules.cors_rules import cors_headers, decode_cors, preflight_answer
+from ares.gateway.s3.s3_dates import iso_date
 from ares.gateway.s3.s3_errors import S3Code, S3Error
 from ares.gateway.signing.decoded_body import DecodedBody, LengthRange, decoded_body
 from ares.gateway.signing.payload_form import anonymous_payload
@@ -47,6 +49,8 @@ FORMS_READ_MAX = 32
 """Forms at a time whose fields are read: their senders are not known yet."""
 
 _NO_OPERATION = "Unknown"
+_CUT = "ConnectionCut"
+"""The error of an answer that the client did not get wholly, in the access log."""
 _WATCHES = (S3Operation.WATCH, S3Operation.LISTEN_EVENTS)
 _READING_METHODS = ("GET", "HEAD")
 
@@ -54,7 +58,10 @@ _log = logging.getLogger(__name__)
 
 
 class GatewayParts(Struct, eq=False):
-    """The parts of a gateway's process. ``domains``: names below which a host names a bucket."""
+    """The parts of a gateway's process. ``domains``: names below which a host names a bucket.
+
+    ``access_log``: None without one.
+    """
 
     services: GatewayServices
     keys: AccessKeys
@@ -62,6 +69,7 @@ class GatewayParts(Struct, eq=False):
     traffic: GatewayTraffic
     spans: RequestSpans
     domains: Sequence[str] = ()
+    access_log: AccessLog | None = None
 
 
 class LetIn(Struct, eq=False):
@@ -83,9 +91,8 @@ class GatewayApp:
 
     async def serve(self, exchange: HttpExchange) -> None:
         """Answer a request. Raises ConnectionCut if the connection must end."""
-        traffic, begun_s = self._parts.traffic, time.perf_counter()
-        request_id = next(self._ids)
-        run = RequestRun(exchange, request_id)
+        traffic = self._parts.traffic
+        run = RequestRun(exchange, next(self._ids), self._parts.services.clock())
         try:
             await self._serve(run)
         except ConnectionCut:
@@ -98,7 +105,9 @@ class GatewayApp:
             waits = (
                 traffic.reading if exchange.request.method in _READING_METHODS else traffic.writing
             )
-            waits.add(time.perf_counter() - begun_s)
+            waits.add(time.perf_counter() - run.begun_s)
+            if self._parts.access_log is not None:
+                self._parts.access_log.note(run.access_line(self._parts.access_log.server))
 
     async def _serve(self, run: "RequestRun") -> None:
         """Answer a request, with an error if need be."""
@@ -116,6 +125,7 @@ class GatewayApp:
         except Exception as error:
             tasks.failures.report("a request of the gateway", error)
             failed = S3Error(S3Code.InternalError)
+        run.error = failed.code.name
         if run.exchange.begun:
             raise ConnectionCut(f"after the begin of the answer: {failed}")
         self._log_failure(run, failed)
@@ -135,9 +145,9 @@ class GatewayApp:
                 answer = preflight_answer(rules, request.http.headers)
                 return await run.exchange.send(self._completed(run, answer))
             let_in = await (
-                self._form(request)
+                self._form(run, request)
                 if request.operation is S3Operation.POST_OBJECT
-                else self._signed(run.exchange.request, request)
+                else self._signed(run, request)
             )
             caller = let_in.caller.access_key
             admitted.enter_context(self._parts.admission.place(caller))
@@ -156,13 +166,12 @@ class GatewayApp:
 
     # -- who asks ----------------------------------------------------------------------------------
 
-    async def _signed(self, http: HttpRequest, request: S3Request) -> LetIn:
+    async def _signed(self, run: "RequestRun", request: S3Request) -> LetIn:
         """Let in a request signed in its header or URL, or of a stranger. Raises S3Error.
 
-        ``http``: the request as received, which the signature covers; ``request`` also has the
-        headers of the query.
+        The signature covers the request as received; ``request`` also has the headers of the query.
         """
-        keys = self._parts.keys
+        keys, http = self._parts.keys, run.exchange.request
         signature = signature_of(http, self._parts.services.region)
         if signature is None:
             key, payload = None, anonymous_payload(http)
@@ -171,10 +180,11 @@ class GatewayApp:
             key, payload = await keys.authenticate(
                 signature.access_key, lambda secret: verify(http, signature, secret, now_s)
             )
+            run.access_key = signature.access_key
         caller = await keys.admit(key, request)
         return LetIn(request, caller, decoded_body(request, payload, asyncio.to_thread))
 
-    async def _form(self, request: S3Request) -> LetIn:
+    async def _form(self, run: "RequestRun", request: S3Request) -> LetIn:
         """Let in the form of a browser. Raises S3Error."""
         if self._forms >= FORMS_READ_MAX:
             raise too_busy(f"{self._forms} forms are read")
@@ -194,7 +204,9 @@ class GatewayApp:
                 signature.credential.access_key,
                 lambda secret: verify_form(form.fields, signature, secret, request.bucket, now_s),
             )
+            run.access_key = signature.credential.access_key
         put = form_request(request, form.fields)
+        run.key = put.key
         caller = await keys.admit(key, put)
         return LetIn(put, caller, form_body(form.file, form.fields, lengths, asyncio.to_thread))
 
@@ -240,17 +252,44 @@ class GatewayApp:
 
 
 class RequestRun:
-    """A request under way. ``headers``: further headers of its answer."""
+    """A request under way. ``time_s``: of its begin, in seconds since 1970."""
 
-    def __init__(self, exchange: HttpExchange, id: str) -> None:
+    def __init__(self, exchange: HttpExchange, id: str, time_s: float) -> None:
         self.exchange = exchange
         self.id = id
+        self.time_s = time_s
+        self.begun_s = time.perf_counter()
         self.operation = _NO_OPERATION
-        self.bucket = ""
+        self.bucket = self.key = ""
+        self.access_key = ""
+        """The id of the key, once the signature was found right."""
+        self.error = ""
         self.headers: list[tuple[str, str]] = []
+        """Further headers of the answer."""
 
     def take(self, request: S3Request) -> None:
-        self.operation, self.bucket = request.operation.value, request.bucket
+        self.operation = request.operation.value
+        self.bucket, self.key = request.bucket, request.key
+
+    def access_line(self, server: str) -> AccessLine:
+        """Return the line of the access log."""
+        exchange = self.exchange
+        return AccessLine(
+            time=iso_date(int(self.time_s * 1000)),
+            server=server,
+            address=exchange.request.client,
+            access_key=self.access_key,
+            operation=self.operation,
+            method=exchange.request.method,
+            bucket=self.bucket,
+            key=self.key,
+            status=exchange.status,
+            error=self.error if exchange.complete else _CUT,
+            received_bytes=exchange.body.received,
+            sent_bytes=exchange.sent_bytes,
+            ms=round((time.perf_counter() - self.begun_s) * 1000, 3),
+            request=self.id,
+        )
 
 
 def _bytes_of(answer: HttpResponse) -> bytes:

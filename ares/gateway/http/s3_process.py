@@ -2,7 +2,7 @@
 
 SIGTERM and SIGINT end it cleanly: no connection is taken any more, requests at work finish in
 bounded time, the session with the buckets ends. A second signal ends it at once, which is safe as a
-crash is. SIGHUP reads the certificate again.
+crash is. SIGHUP reads the certificate again, and opens the file of the access log again.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from ares.gateway.access.issued_keys import seal_in_use
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET
 from ares.gateway.access.sealed_keys import GatewaySeal
 from ares.gateway.actions.gateway_services import GatewayServices
+from ares.gateway.http.access_log import AccessLog
 from ares.gateway.http.gateway_admission import GatewayAdmission
 from ares.gateway.http.gateway_app import GatewayApp, GatewayParts
 from ares.gateway.http.gateway_limits import GatewayLimits
@@ -60,7 +61,8 @@ _log = logging.getLogger(__name__)
 class GatewayPlan(Struct, frozen=True):
     """A gateway to run. ``http``: the address for health and numbers; empty without.
 
-    ``certificate``, ``key``: files for TLS; None for HTTP without TLS.
+    ``certificate``, ``key``: files for TLS; None for HTTP without TLS. ``access_log``: a file, or
+    ``-`` for standard output; empty without a log.
     """
 
     settings: Settings
@@ -72,6 +74,7 @@ class GatewayPlan(Struct, frozen=True):
     processes: int = 1
     certificate: Path | None = None
     key: Path | None = None
+    access_log: str = ""
     limits: GatewayLimits = GatewayLimits()
 
 
@@ -129,6 +132,7 @@ class GatewayWorker:
         self._id = "gateway" if link is None else f"gateway-{link.number}"
         self._traffic = GatewayTraffic()
         self._admission = GatewayAdmission(plan.limits)
+        self._access_log: AccessLog | None = None
 
     async def serve(self) -> None:
         """Serve until a signal, or until the parent is gone. Raises :class:`ares.BadInput`."""
@@ -145,6 +149,9 @@ class GatewayWorker:
             service=f"{GATEWAY_SERVICE}-{self._number}",
         )
         with ExitStack() as ends:
+            if self._plan.access_log:
+                self._access_log = AccessLog(self._plan.access_log, self._id)
+                ends.callback(self._access_log.close)
             async with manager:
                 monitor = self._monitored(ends)
                 seal = await self._seal(manager)
@@ -159,6 +166,7 @@ class GatewayWorker:
                     self._traffic,
                     RequestSpans(tracer),
                     self._plan.domains,
+                    self._access_log,
                 )
                 listener = GatewayListener(
                     GatewayApp(parts).serve, self._plan.limits, self._traffic, self._tls
@@ -201,12 +209,18 @@ class GatewayWorker:
         loop = asyncio.get_running_loop()
         for number in _END_SIGNALS:
             loop.add_signal_handler(number, self._end, number)
-        tls = self._tls
-        loop.add_signal_handler(signal.SIGHUP, (lambda: None) if tls is None else tls.reload)
-        if tls is not None:
-            self._checking = tasks.every(CHECK_TLS_S, tls.reload_if_changed, "look at TLS")
+        loop.add_signal_handler(signal.SIGHUP, self._take_new_files)
+        if self._tls is not None:
+            self._checking = tasks.every(CHECK_TLS_S, self._tls.reload_if_changed, "look at TLS")
         if self._link is not None:
             loop.add_reader(self._link.parent, self._parent_gone)
+
+    def _take_new_files(self) -> None:
+        """Read the certificate again, and begin a new file of the access log after a rotation."""
+        if self._tls is not None:
+            self._tls.reload()
+        if self._access_log is not None:
+            self._access_log.reopen()
 
     def _parent_gone(self) -> None:
         assert self._link is not None
