@@ -12,13 +12,15 @@ class RawAnswer(NamedTuple):
 
 
 class RawClient:
-    """A connection; ``address`` is a host and a port."""
+    """A connection; ``address`` is a host and a port. ``own``: the host of this end."""
 
-    def __init__(self, address):
-        self.address = address
+    def __init__(self, address, own="127.0.0.1"):
+        self.address, self.own = address, own
 
     async def __aenter__(self):
-        self.reader, self.writer = await asyncio.open_connection(*self.address)
+        self.reader, self.writer = await asyncio.open_connection(
+            *self.address, local_addr=(self.own, 0)
+        )
         return self
 
     async def __aexit__(self, *_):

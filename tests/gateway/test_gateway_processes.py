@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from ares.cluster.addresses import split_address
 from ares.gateway.access.sealed_keys import AccessKey, KeyRole
 from ares.platform.interpreter import python
 from tests.gateway.raw_requests import signed
+from tests.gateway.test_tls_files import write_certificate
 from tests.ports import free_addresses
 from tests.process.command_line import Cli, running_cluster
 from tests.process.warm_start import ares_cli
@@ -27,11 +30,29 @@ pytestmark = pytest.mark.process
 def ask(address: str, request: bytes) -> http.client.HTTPResponse:
     """Return the answer to a whole request, and read it."""
     with socket.create_connection(split_address(address), timeout=60) as connection:
-        connection.sendall(request)
-        answer = http.client.HTTPResponse(connection)
-        answer.begin()
-        answer.body = answer.read()  # type: ignore[attr-defined]
-        return answer
+        return answer_to(connection, request)
+
+
+def answer_to(connection: socket.socket, request: bytes) -> http.client.HTTPResponse:
+    connection.sendall(request)
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    answer.body = answer.read()  # type: ignore[attr-defined]
+    return answer
+
+
+def ask_over_tls(address: str, request: bytes) -> tuple[str, http.client.HTTPResponse]:
+    """Return the name in the certificate, and the answer."""
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(split_address(address), timeout=60) as plain,
+        trusting.wrap_socket(plain) as connection,
+    ):
+        presented = connection.getpeercert(binary_form=True)
+        assert presented is not None
+        name = x509.load_der_x509_certificate(presented).subject.rfc4514_string()
+        return name, answer_to(connection, request)
 
 
 def health(address: str) -> dict[str, Any]:
@@ -97,6 +118,46 @@ def test_workers_share_a_port_and_a_dead_one_is_started_again(cli: Cli, tmp_path
     operations = [line["operation"] for line in lines]
     assert operations == ["CreateBucket", "PutObject", "GetObject"]
     assert {line["access_key"] for line in lines} == {key.id}
+
+
+def test_workers_have_one_certificate_and_several_domains(cli: Cli, tmp_path: Path) -> None:
+    """Each worker serves alone while the other is stopped, also after a change of the files."""
+    key = key_of(cli.json("bucket", "key", "new", "third", "--role", "admin"))
+    listen = free_addresses(1)[0]
+    write_certificate(tmp_path, "first")
+    files = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"))
+    domains = ("--domain", "s3.test", "--domain", "other.test")
+    gateway = started(cli, listen, "--processes", "2", *files, *domains)
+    try:
+        assert gateway.stdout is not None
+        assert gateway.stdout.readline().startswith(b"READY gateway-1")
+        children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children")
+        workers = list(map(int, children.read_text().split()))
+
+        def asked(method: str, target: str, host: str) -> set[tuple[str, int]]:
+            """Return the name in the certificate and the status of each worker."""
+            found = set()
+            for stopped in workers:
+                os.kill(stopped, signal.SIGSTOP)
+                try:
+                    request = signed(key, method, target, host=host)
+                    name, answer = ask_over_tls(listen, request)
+                finally:
+                    os.kill(stopped, signal.SIGCONT)
+                found.add((name, answer.status))
+            return found
+
+        assert ask_over_tls(listen, signed(key, "PUT", "/films"))[1].status == 200
+        for host in ("films.s3.test", "films.other.test"):
+            assert asked("PUT", "/cat", host) == {("CN=first", 200)}
+        assert asked("GET", "/films/cat", "s3.test") == {("CN=first", 200)}
+        assert asked("GET", "/films/cat", "films.other.test") == {("CN=first", 404)}
+        write_certificate(tmp_path, "second")
+        gateway.send_signal(signal.SIGHUP)
+        while asked("GET", "/cat", "films.s3.test") != {("CN=second", 200)}:
+            time.sleep(0.05)
+    finally:
+        gateway.kill()
 
 
 def test_workers_end_when_their_parent_is_gone(cli: Cli) -> None:

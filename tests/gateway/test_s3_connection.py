@@ -44,8 +44,8 @@ class Gateway:
             self.cancelled += 1
             raise
 
-    def client(self):
-        return RawClient(self.socket.getsockname())
+    def client(self, own="127.0.0.1"):
+        return RawClient(self.socket.getsockname(), own)
 
     async def close(self):
         await self.listener.close()
@@ -496,6 +496,39 @@ async def test_a_connection_too_many_is_told_to_slow_down():
         await eventually(lambda: made.seen)
         async with made.client() as second:
             assert (await second.answer()).status == 503
+
+
+async def test_an_address_makes_room_among_its_own_connections():
+    """A rival's older idle connection stays, and so does its place."""
+    async with (
+        gateway(early, connections=4, address_connections=2) as made,
+        made.client("127.0.0.2") as rival,
+        made.client() as oldest,
+        made.client() as other,
+    ):
+        for client in (rival, oldest, other):
+            await client.ask(GET)
+        async with made.client() as third:
+            assert (await third.ask(GET)).status == 403
+            assert await oldest.is_ended()
+        for client in (rival, other):
+            assert (await client.ask(GET)).status == 403
+    await eventually(lambda: not made.listener._of_address)
+
+
+async def test_an_address_with_requests_in_all_its_connections_is_told_to_slow_down():
+    async def held(request):
+        await asyncio.Event().wait()
+
+    limits = {"connections": 4, "address_connections": 1, "end_s": 0.01}
+    async with gateway(held, **limits) as made, made.client() as first:
+        await first.send(GET)
+        await eventually(lambda: made.seen)
+        async with made.client() as second:
+            assert (await second.answer()).status == 503
+        async with made.client("127.0.0.2") as rival:
+            await rival.send(GET)
+            await eventually(lambda: len(made.seen) == 2)
 
 
 async def test_the_end_waits_for_requests_at_work():

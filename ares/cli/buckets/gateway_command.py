@@ -7,6 +7,7 @@ import typer
 from ares.cli.buckets.access_key_commands import SealKey
 from ares.cli.buckets.gateway_options import (
     AccessLogFile,
+    AddressConnections,
     Connections,
     Domains,
     HttpPages,
@@ -38,6 +39,7 @@ def gateway(
     http: HttpPages = "",
     access_log: AccessLogFile = "",
     connections: Connections = 1024,
+    address_connections: AddressConnections = None,
     requests: Requests = 256,
     memory_mib: MemoryMib = 512,
 ) -> None:
@@ -68,7 +70,12 @@ def gateway(
         certificate=tls_cert,
         key=tls_key,
         access_log=access_log,
-        limits=GatewayLimits(connections, requests, memory_mib * 2**20),
+        limits=GatewayLimits(
+            connections,
+            address_connections or max(connections // 2, 1),
+            requests,
+            memory_mib * 2**20,
+        ),
     )
     raise typer.Exit(run_gateway(plan))
 

@@ -71,6 +71,18 @@ Connections = Annotated[
     int,
     typer.Option("--connections", metavar="N", min=1, help="Connections.", rich_help_panel=_LIMITS),
 ]
+AddressConnections = Annotated[
+    int | None,
+    typer.Option(
+        "--address-connections",
+        metavar="N",
+        min=1,
+        help="Connections of a client's address; more where all clients come through a proxy. "
+        "Default: half of all.",
+        show_default=False,
+        rich_help_panel=_LIMITS,
+    ),
+]
 Requests = Annotated[
     int,
     typer.Option(

@@ -49,6 +49,8 @@ class GatewayLimits(Struct, frozen=True):
     """The bounds of a process that an operator chooses."""
 
     connections: int = 1024
+    address_connections: int = 512
+    """Connections of a peer's address."""
     requests: int = 256
     """Requests at work."""
     memory_bytes: int = 512 * 1024 * 1024

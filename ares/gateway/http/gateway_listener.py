@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 
 from ares.gateway.http.gateway_limits import (
@@ -60,6 +60,8 @@ class GatewayListener:
         """Connections without a request, the oldest first."""
         self._headless: dict[object, Callable[[], object]] = {}
         """The ways to cut connections in a handshake or within a head, the oldest first."""
+        self._of_address: dict[str, set[object]] = {}
+        """Connections and handshakes, by the addresses of their peers."""
         self._accepting: list[asyncio.Task[None]] = []
         self._all_closed = asyncio.Event()
 
@@ -78,35 +80,45 @@ class GatewayListener:
     async def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
-                taken, _ = await self._loop.sock_accept(listening)
+                taken, (address, *_) = await self._loop.sock_accept(listening)
             except OSError as error:
                 _log.warning("no connection can be taken now: %s", error.strerror)
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._has_room():
+            if self._has_room(address):
                 self._opening += 1
-                begun = tasks.begin(self._connect(taken), "beginning of a connection")
+                self._of_address.setdefault(address, set()).add(taken)
+                begun = tasks.begin(self._connect(taken, address), "beginning of a connection")
                 self._headless[taken] = begun.cancel
             else:
                 self._refuse(taken)
 
-    def _has_room(self) -> bool:
+    def _has_room(self, address: str) -> bool:
         """Make room for a connection, if need be in place of the oldest without a request.
+
+        An address with its share of connections makes room among its own.
+        """
+        own = self._of_address.get(address, set())
+        if len(own) >= self._limits.address_connections:
+            return self._makes_room(own)
+        return self.connections < self._limits.connections or self._makes_room(None)
+
+    def _makes_room(self, among: Container[object] | None) -> bool:
+        """Cut the oldest connection without a request, of ``among`` or, for None, of all.
 
         Idle connections go first, then handshakes and heads that are not whole: bytes that are no
         request keep no place.
         """
-        if self.connections < self._limits.connections:
-            return True
-        if self._idle:
-            oldest = next(iter(self._idle))
-            del self._idle[oldest]
-            oldest.cut()
-            return True
-        if self._headless:
-            self._headless.pop(next(iter(self._headless)))()
-            return True
+        for idle in self._idle:
+            if among is None or idle in among:
+                del self._idle[idle]
+                idle.cut()
+                return True
+        for headless in self._headless:
+            if among is None or headless in among:
+                self._headless.pop(headless)()
+                return True
         return False
 
     def _refuse(self, taken: socket.socket) -> None:
@@ -116,7 +128,7 @@ class GatewayListener:
                 taken.setblocking(False)
                 taken.send(_TOO_MANY)
 
-    async def _connect(self, taken: socket.socket) -> None:
+    async def _connect(self, taken: socket.socket, address: str) -> None:
         """Begin a connection, with TLS after the handshake."""
         tls = None if self._tls is None else self._tls.context
         try:
@@ -133,12 +145,21 @@ class GatewayListener:
         finally:
             self._headless.pop(taken, None)
             self._opening -= 1
+            self._leave(address, taken)
+
+    def _leave(self, address: str, connection: object) -> None:
+        """Take the end of a connection or of a handshake of an address."""
+        if (own := self._of_address.get(address)) is not None:
+            own.discard(connection)
+            if not own:
+                del self._of_address[address]
 
     # -- what connections tell ---------------------------------------------------------------------
 
     def opened(self, connection: S3Connection) -> None:
         """Take a connection that can send requests."""
         self._open.add(connection)
+        self._of_address.setdefault(connection.client, set()).add(connection)
 
     def idle(self, connection: S3Connection) -> None:
         """Take the begin of a connection's time without a request."""
@@ -160,6 +181,7 @@ class GatewayListener:
         self._open.discard(connection)
         self._idle.pop(connection, None)
         self._headless.pop(connection, None)
+        self._leave(connection.client, connection)
         if not self._open:
             self._all_closed.set()
 

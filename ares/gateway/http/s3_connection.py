@@ -102,7 +102,8 @@ class S3Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SEND_SLICE_BYTES)
         peer = transport.get_extra_info("peername")
-        self._client = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.client = str(peer[0]) if isinstance(peer, tuple) else ""
+        """Address of the peer, without the port."""
         self._secure = transport.get_extra_info("sslcontext") is not None
         self._keeper.opened(self)
         self._wait_for_request(HEAD_S)
@@ -238,7 +239,7 @@ class S3Connection(asyncio.BufferedProtocol):
             raw_query=query,
             headers=headers,
             secure=self._secure,
-            client=self._client,
+            client=self.client,
             body=body,
             content_length=int(headers.get("content-length"))
             if "content-length" in headers
