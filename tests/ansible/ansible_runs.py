@@ -63,7 +63,10 @@ def ports(count: int) -> list[int]:
 
 
 def inventory(place: Path, servers: int = 3, **more: Any) -> Path:
-    """Write an inventory of ``servers`` hosts below ``place``; the first has a consensus member."""
+    """Write an inventory of ``servers`` hosts below ``place``.
+
+    The first has a consensus member, too, and the second a gateway of S3.
+    """
     hosts: dict[str, dict[str, Any]] = {}
     for number in range(servers):
         port, http, consensus, raft, consensus_http = ports(5)
@@ -74,6 +77,12 @@ def inventory(place: Path, servers: int = 3, **more: Any) -> Path:
                 "ares_consensus_raft_port": raft,
                 "ares_consensus_http_port": consensus_http,
             }
+    gateway_port, gateway_http = ports(2)
+    gateway = {
+        "ares_gateway_port": gateway_port,
+        "ares_gateway_http_port": gateway_http,
+        "ares_gateway_key": f"{place}/controller/keys/gateways.secret",
+    }
     below = f"{place}/{{{{ inventory_hostname }}}}"
     names = {"config": "config", "data": "data", "log": "logs", "run": "run"}
     variables = {
@@ -96,6 +105,7 @@ def inventory(place: Path, servers: int = 3, **more: Any) -> Path:
                 "all": {"vars": variables | more},
                 "servers": {"hosts": hosts},
                 "consensus": {"hosts": {"n0": {}}},
+                "gateways": {"hosts": {"n1": gateway}},
             }
         )
     )

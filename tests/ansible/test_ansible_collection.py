@@ -38,6 +38,7 @@ def test_the_roles_are_there():
     assert ROLES == [
         "ares_client",
         "ares_consensus",
+        "ares_gateway",
         "ares_server",
         "cassandra",
         "common",
@@ -55,7 +56,7 @@ def test_every_playbook_has_a_correct_syntax(tmp_path):
         command, capture_output=True, text=True, env=environment(tmp_path), check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.count("playbook: ") == len(playbooks) >= 18
+    assert done.stdout.count("playbook: ") == len(playbooks) >= 19
 
 
 def test_every_playbook_is_in_the_collection():
@@ -192,9 +193,9 @@ def test_packages_of_services_start_nothing_and_bring_no_other_services():
         assert words.get("install_recommends") is False, words
 
 
-@pytest.mark.parametrize("kind", ["server", "consensus"])
-def test_units_are_those_of_packaging(kind):
-    unit = COLLECTION / "roles" / "common" / "files" / f"ares-{kind}@.service"
+@pytest.mark.parametrize("name", ["ares-server@", "ares-consensus@", "ares-gateway"])
+def test_units_are_those_of_packaging(name):
+    unit = COLLECTION / "roles" / "common" / "files" / f"{name}.service"
     assert unit.resolve() == CHECKOUT / "packaging" / "systemd" / unit.name
 
 

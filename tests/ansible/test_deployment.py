@@ -2,13 +2,19 @@
 
 import asyncio
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import ares
 from ares.cluster.settings import Settings
+from ares.gateway.access.sealed_keys import AccessKey, KeyRole
+from ares.platform.interpreter import python
 from experiments.testbeds.local_testbed import obstacle
+from tests.gateway.raw_requests import signed
+from tests.gateway.test_gateway_processes import ask
 
 from .ansible_runs import MISSING, inventory, play
 
@@ -66,6 +72,7 @@ async def test_a_cluster_is_deployed_upgraded_and_destroyed(tmp_path):
     try:
         await deployed(tmp_path, hosts, file)
         await upgraded(tmp_path, hosts, file)
+        await with_a_gateway(tmp_path, hosts)
         await limited(tmp_path, hosts)
     finally:
         gone = await play("destroy", hosts, "-e", "destroy=trial")
@@ -120,6 +127,7 @@ async def upgraded(place: Path, hosts: Path, file: Path) -> None:
     assert check.changed > 0, check.output
     assert pids(place) == before
     assert settings(place) == given
+    make_client_key(file, "gateways")
     reader = asyncio.create_task(read_on(file, stop))
     upgrade = await play("upgrade", hosts, "-e", other)
     stop.set()
@@ -131,6 +139,41 @@ async def upgraded(place: Path, hosts: Path, file: Path) -> None:
     assert all(b"ARES_TRIAL=1" in surroundings(pid) for pid in after.values())
     cluster = [path for path in settings(place) if path.name == file.name]
     assert [Settings.load(path).limits.connections for path in cluster] == [777] * 4
+
+
+async def with_a_gateway(place: Path, hosts: Path) -> None:
+    """A gateway is deployed with keys of its own, which are not printed; again, nothing changes."""
+    refused = await play("gateways", hosts, "-e", "ares_gateway_key=")
+    assert refused.status != 0
+    assert "keys new gateways --role write" in refused.output
+    assert "n1-gateway" not in pids(place)
+    made = (await play("gateways", hosts, "-vvv", "--diff")).well()
+    key = first_access_key(place)
+    assert key.secret not in made.output
+    assert ask(gateway_address(hosts), signed(key, "PUT", "/photos")).status == 200
+    before = pids(place)
+    again = (await play("gateways", hosts)).well()
+    assert (again.changed, pids(place)) == (0, before)
+
+
+def make_client_key(file: Path, name: str) -> None:
+    words = ("keys", "new", name, "--role", "write")
+    subprocess.run(python("-m", "ares", "-c", file, *words), check=True, capture_output=True)
+
+
+def first_access_key(place: Path) -> AccessKey:
+    """Return the first access key on the controller. Secrets are unreadable for other users."""
+    access = place / "controller/root.access-key"
+    secrets = [access, place / "controller/gateway.key", place / "n1/config/keys/gateway.secret"]
+    assert {path.stat().st_mode & 0o777 for path in secrets} == {0o600}
+    words = dict(re.findall(r"^export (\w+)=(\S+)$", access.read_text(), re.MULTILINE))
+    id, secret = words["AWS_ACCESS_KEY_ID"], words["AWS_SECRET_ACCESS_KEY"]
+    return AccessKey(id, secret, "root", KeyRole.ADMIN)
+
+
+def gateway_address(hosts: Path) -> str:
+    variables = json.loads(hosts.read_text())["gateways"]["hosts"]["n1"]
+    return f"127.0.0.1:{variables['ares_gateway_port']}"
 
 
 async def limited(place: Path, hosts: Path) -> None:
