@@ -1,8 +1,8 @@
-"""The race: rivals put the same keys, each if it is absent; a key has one winner.
+"""The race: rivals put the same keys, if absent; a key has a single winner.
 
-A rival behaves as an SDK: after a 5xx or a lost connection it sends the attempt again with the same
-invocation id. The history of a key is right if one rival got 200, all others 412, and the object is
-the winner's.
+A rival behaves as an SDK: after a 5xx or a lost connection the rival sends the attempt again with
+the same invocation id. The history of a key is right if a single rival got 200, the rest 412, and
+the object is the winner's.
 """
 
 import asyncio

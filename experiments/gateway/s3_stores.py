@@ -1,4 +1,4 @@
-"""Stores that speak S3 on this machine: ares with gateways, and a peer where it is installed."""
+"""Stores of S3 on this machine: ares with gateways, and an installed peer."""
 
 import json
 import os
@@ -23,7 +23,7 @@ S3Stores = dict[str, Callable[[int], AbstractContextManager[Sequence[S3Endpoint]
 
 @contextmanager
 def ares_gateways(count: int) -> Iterator[Sequence[S3Endpoint]]:
-    """Run five servers that sync every change to disk, and ``count`` gateways."""
+    """Run five servers with each change on disk, and ``count`` gateways."""
     with local_cluster(GATEWAY_SERVERS, "--durability fsync") as file, ExitStack() as running:
         _ares(file, "bucket", "init", "--dap", "ec", "--k", "3")
         key = json.loads(_ares(file, "bucket", "key", "new", "root", "--role", "admin", "--json"))
@@ -67,7 +67,7 @@ def _ares(file: Path, *words: str) -> bytes:
 def _program(
     command: Sequence[str | Path], port: int, more: dict[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program until the end of the context; it listens at ``port`` before the begin."""
+    """Run a program, which listens at ``port``, until the end of the context."""
     with TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         with log.open("wb") as output:

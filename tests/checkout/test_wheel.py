@@ -1,4 +1,4 @@
-"""Tests of the wheel that README.md shows: it installs the whole package, with its commands."""
+"""The wheel of README.md installs the whole package with all commands."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def run(directory: Path, *words: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an environment with this checkout's wheel and its requirements only."""
+    """Return an environment with the checkout's wheel and the wheel's requirements only."""
     pytest.importorskip("setuptools_rust")
     directory = tmp_path_factory.mktemp("wheel")
     source, wheels, environment = (directory / name for name in ("source", "wheels", "venv"))
@@ -53,7 +53,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def show_requirements(site: Path) -> None:
-    """Link the files of all that the wheel requires, and of nothing else, into ``site``."""
+    """Link the files of the wheel's requirements into ``site``, and no further files."""
     [metadata] = site.glob("ares_storage-*.dist-info")
     shown, pending = set[str](), [Distribution.at(metadata)]
     while pending:

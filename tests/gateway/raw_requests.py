@@ -40,7 +40,7 @@ def signed_head(key, method, target, digest, **headers):
 
 
 def presigned(key, method, target, **fields):
-    """Return a request without headers of its own, signed in its URL with further ``fields``."""
+    """Return a request without further headers, signed in the URL with further ``fields``."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     scope = f"{stamp[:8]}/{REGION}/s3/aws4_request"
     asked = {

@@ -10,10 +10,10 @@ from ares.testing.sim.buckets.bucket_plan import BucketPlan, draw_bucket
 from ares.testing.sim.run import drawn, run_plan
 
 GIVEN_UP_READ_SEED = 3263
-"""A fetch ends after its read was given up, and finds a blob that was dropped meanwhile."""
+"""A fetch ends after the end of the read, and finds a dropped blob."""
 
 LATE_SNAPSHOT_SEED = 8441
-"""A late command names a snapshot below the trim: a process that begins must pass it over."""
+"""A late command names a snapshot below the trim: a beginning process must pass over it."""
 
 BUCKET_SEEDS = (*range(16), GIVEN_UP_READ_SEED, LATE_SNAPSHOT_SEED)
 MORE_SEEDS = range(16, 80)

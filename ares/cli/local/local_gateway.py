@@ -36,7 +36,7 @@ async def first_access_key(manager: "Manager", cluster_file: Path) -> "AccessKey
 def start_gateway(
     supervisor: Supervisor, address: str, timeout_s: float, interrupted: "Callable[[], bool]"
 ) -> int:
-    """Start a gateway at ``address``, wait for its service, and return its pid.
+    """Start a gateway at ``address``, wait for service, and return the pid.
 
     Call this inside :meth:`Supervisor.alone`. Raises NotStarted.
     """

@@ -1,4 +1,4 @@
-"""Programs that speak S3, run as a user runs them."""
+"""Clients of S3 that are programs, run as by a user."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ PROGRAM_S = 120
 
 
 class Program:
-    """A program beside the interpreter, or of the system; its test is skipped without it."""
+    """A program beside the interpreter, or of the system; the test is skipped without a program."""
 
     def __init__(self, name: str, package: str, directory: Path, more: Mapping[str, str]) -> None:
         beside = Path(sys.prefix) / "bin" / name

@@ -1,4 +1,4 @@
-"""A service that speaks S3: endpoints and a key, clients of boto3, and signed requests by hand."""
+"""A service of S3: endpoints and a key, clients of boto3, and signed requests by hand."""
 
 import dataclasses
 import secrets
@@ -34,12 +34,12 @@ class S3Service:
 
     @property
     def address(self) -> str:
-        """The first endpoint without its scheme: HOST:PORT."""
+        """The first endpoint without the scheme: HOST:PORT."""
         return self.endpoints[0].removeprefix("http://")
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that AWS's programs read."""
+        """The variables of AWS's programs."""
         return {
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
@@ -50,7 +50,7 @@ class S3Service:
         }
 
     def boto(self, endpoint: int = 0, attempts: int = 1, **more: Any) -> Any:
-        """Return a client of boto3 with path style; ``more`` are options of its Config."""
+        """Return a client of boto3 with path style; ``more`` are options of Config."""
         import boto3
         from botocore.config import Config
 
@@ -89,7 +89,7 @@ class S3Service:
         payload: str | None = None,
         endpoint: int = 0,
     ) -> dict[str, str]:
-        """Return the headers of a request, with its signature."""
+        """Return the headers of a request, with the signature."""
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials
@@ -132,7 +132,7 @@ class S3Service:
 
 
 def refused(call: Callable[..., Any], **arguments: Any) -> tuple[int, str]:
-    """Return the status and the code of a call of boto3 that must fail."""
+    """Return the status and the code of a failing call of boto3."""
     from botocore.exceptions import ClientError
 
     with pytest.raises(ClientError) as raised:
@@ -142,5 +142,5 @@ def refused(call: Callable[..., Any], **arguments: Any) -> tuple[int, str]:
 
 
 def new_name(kind: str = "b") -> str:
-    """Return a name that no other test uses."""
+    """Return a random name, new for each test."""
     return f"{kind}-{secrets.token_hex(6)}"
