@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from ares.client.buckets.upkeep import index_upkeep
 from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.consensus.local import LocalConsensus
@@ -13,6 +14,9 @@ from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.reconfig.view import Switches
 from ares.server.storage_process import ServingParts, run_server
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
+
+SERVERS = ["s0", "s1", "s2", "s3", "s4"]
+"""The servers of the data of buckets."""
 
 
 class LogCluster:
@@ -96,3 +100,24 @@ async def cluster():
     await cluster.start()
     yield cluster
     await cluster.close()
+
+
+@pytest.fixture
+async def store(cluster, monkeypatch):
+    """A client that makes buckets possible, and beats and collects often."""
+    monkeypatch.setattr(index_upkeep, "SESSION_BEAT_S", 0.05)
+    monkeypatch.setattr(index_upkeep, "COLLECTION_S", 0.05)
+    manager = cluster.manager()
+    await manager.create_bucket_domains(Configuration.ec(SERVERS, 3))
+    return manager
+
+
+@pytest.fixture
+async def bucket(store):
+    return await store.bucket("photos", create=True)
+
+
+@pytest.fixture
+async def rival(cluster, bucket):
+    """The bucket of another client."""
+    return await cluster.manager().bucket("photos")

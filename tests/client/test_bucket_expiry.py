@@ -25,11 +25,6 @@ async def store(cluster, monkeypatch):
     return manager
 
 
-@pytest.fixture
-async def bucket(store):
-    return await store.bucket("photos", create=True)
-
-
 async def keys(bucket):
     return [each.key async for each in bucket.list()]
 

@@ -29,30 +29,10 @@ from ares.client.shared_log import Log
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain
 from ares.platform import tasks
+from tests.client.conftest import SERVERS
 
-SERVERS = ["s0", "s1", "s2", "s3", "s4"]
 TWO_CHUNKS = bytes(9_000_000)
 LONG_S = 1000.0
-
-
-@pytest.fixture
-async def store(cluster, monkeypatch):
-    monkeypatch.setattr(index_upkeep, "SESSION_BEAT_S", 0.05)
-    monkeypatch.setattr(index_upkeep, "COLLECTION_S", 0.05)
-    manager = cluster.manager()
-    await manager.create_bucket_domains(Configuration.ec(SERVERS, 3))
-    return manager
-
-
-@pytest.fixture
-async def bucket(store):
-    return await store.bucket("photos", create=True)
-
-
-@pytest.fixture
-async def rival(cluster, bucket):
-    """The bucket of another client."""
-    return await cluster.manager().bucket("photos")
 
 
 async def index_of(bucket):

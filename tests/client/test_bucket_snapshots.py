@@ -43,11 +43,6 @@ async def store(cluster, monkeypatch):
 
 
 @pytest.fixture
-async def bucket(store):
-    return await store.bucket("photos", create=True)
-
-
-@pytest.fixture
 def opened(cluster, tmp_path):
     """Return a function that opens the bucket of another client, with the file of an index."""
 

@@ -22,11 +22,8 @@ from ares.bucket.fold import BucketFold
 from ares.client.buckets import buckets
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.index_changes import ClientRequest
-from ares.client.buckets.upkeep import index_upkeep
-from ares.model.configuration import Configuration
 from tests.client.test_bucket_sessions import chunks, end_session, index_of, read, until
 
-SERVERS = ["s0", "s1", "s2", "s3", "s4"]
 FIRST, SECOND = b"1" * 5000, b"2" * 10_000
 LIMIT_S = 30.0
 
@@ -35,25 +32,10 @@ class BadDigest(Exception):
     """The error of a body whose digest is wrong at its end."""
 
 
-@pytest.fixture
-async def store(cluster, monkeypatch):
-    monkeypatch.setattr(index_upkeep, "SESSION_BEAT_S", 0.05)
-    monkeypatch.setattr(index_upkeep, "COLLECTION_S", 0.05)
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch):
+    """Let parts of 5,000 bytes suffice."""
     monkeypatch.setattr(buckets, "BucketFold", partial(BucketFold, part_bytes_min=5000))
-    manager = cluster.manager()
-    await manager.create_bucket_domains(Configuration.ec(SERVERS, 3))
-    return manager
-
-
-@pytest.fixture
-async def bucket(store):
-    return await store.bucket("photos", create=True)
-
-
-@pytest.fixture
-async def rival(cluster, bucket):
-    """The bucket of another client."""
-    return await cluster.manager().bucket("photos")
 
 
 async def parts_of(upload):

@@ -9,29 +9,8 @@ import ares
 from ares.client.buckets import bucket_watch
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_domains import SNAPSHOT_DOMAIN
-from ares.client.buckets.upkeep import index_upkeep
 from ares.client.buckets.upkeep.bucket_snapshots import BucketSnapshots
-from ares.model.configuration import Configuration
-from tests.client.test_bucket_sessions import SERVERS, end_session, index_of
-
-
-@pytest.fixture
-async def store(cluster, monkeypatch):
-    monkeypatch.setattr(index_upkeep, "SESSION_BEAT_S", 0.05)
-    manager = cluster.manager()
-    await manager.create_bucket_domains(Configuration.ec(SERVERS, 3))
-    return manager
-
-
-@pytest.fixture
-async def bucket(store):
-    return await store.bucket("photos", create=True)
-
-
-@pytest.fixture
-async def rival(cluster, bucket):
-    """The bucket of another client."""
-    return await cluster.manager().bucket("photos")
+from tests.client.test_bucket_sessions import end_session, index_of
 
 
 async def taken(changes, count):

@@ -30,11 +30,6 @@ async def store(cluster):
     return manager
 
 
-@pytest.fixture
-async def bucket(store):
-    return await store.bucket("photos", create=True)
-
-
 async def read(bucket, key, **options):
     async with await bucket.get(key, **options) as found:
         return await found.read()

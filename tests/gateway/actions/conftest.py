@@ -15,8 +15,8 @@ from ares.gateway.s3.s3_errors import S3Error
 from ares.gateway.s3.xml_text import S3_NAMESPACE
 from ares.gateway.signing.decoded_body import BodyChecks, DecodedBody
 from ares.model.configuration import Configuration
+from tests.client.conftest import SERVERS
 from tests.client.conftest import cluster as cluster
-from tests.client.test_bucket_sessions import SERVERS
 
 
 async def pieces_of(data, piece=1_000_003, error=None):
