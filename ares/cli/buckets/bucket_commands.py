@@ -47,6 +47,41 @@ BucketOrObject = Annotated[
         metavar="BUCKET[/KEY]", help="The bucket, or an object in it.", show_default=False
     ),
 ]
+ListedPlace = Annotated[
+    str,
+    typer.Argument(
+        metavar="[BUCKET[/PREFIX]]",
+        help="Objects of BUCKET whose keys begin with PREFIX; without it, all buckets.",
+        show_default=False,
+    ),
+]
+Delimiter = Annotated[
+    str,
+    typer.Option(
+        "--delimiter",
+        metavar="D",
+        help="List keys up to D only, as / lists a directory.",
+        show_default=False,
+    ),
+]
+After = Annotated[
+    str,
+    typer.Option(
+        "--after", metavar="KEY", help="Begin behind this key or prefix.", show_default=False
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, help="At most N lines.", show_default=False),
+]
+Long = Annotated[bool, typer.Option("--long", help="With size, time and version of each object.")]
+WithReserved = Annotated[
+    bool, typer.Option("--reserved", help="With the buckets of the gateways themselves.")
+]
+WithVersions = Annotated[
+    bool,
+    typer.Option("--versions", help="All versions, the newest first, with the marks of deletions."),
+]
 
 
 def init(
@@ -109,45 +144,13 @@ def create(common: SharedOptions, name: BucketName) -> None:
 
 def ls(
     common: SharedOptions,
-    place: Annotated[
-        str,
-        typer.Argument(
-            metavar="[BUCKET[/PREFIX]]",
-            help="Objects of BUCKET whose keys begin with PREFIX; without it, all buckets.",
-            show_default=False,
-        ),
-    ] = "",
-    delimiter: Annotated[
-        str,
-        typer.Option(
-            "--delimiter",
-            metavar="D",
-            help="List keys up to D only, as / lists a directory.",
-            show_default=False,
-        ),
-    ] = "",
-    after: Annotated[
-        str,
-        typer.Option(
-            "--after", metavar="KEY", help="Begin behind this key or prefix.", show_default=False
-        ),
-    ] = "",
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", min=1, help="At most N lines.", show_default=False),
-    ] = None,
-    long: Annotated[
-        bool, typer.Option("--long", help="With size, time and version of each object.")
-    ] = False,
-    reserved: Annotated[
-        bool, typer.Option("--reserved", help="With the buckets of the gateways themselves.")
-    ] = False,
-    versions: Annotated[
-        bool,
-        typer.Option(
-            "--versions", help="All versions, the newest first, with the marks of deletions."
-        ),
-    ] = False,
+    place: ListedPlace = "",
+    delimiter: Delimiter = "",
+    after: After = "",
+    limit: Limit = None,
+    long: Long = False,
+    reserved: WithReserved = False,
+    versions: WithVersions = False,
 ) -> None:
     """List buckets, or the objects of a bucket, in order.
 

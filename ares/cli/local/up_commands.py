@@ -36,6 +36,32 @@ _PART_USABLE_S = 5.0
 LOST_WITH_MEMORY = "the servers kept their data in memory, and all data of the cluster is gone"
 KEPT_ON_DISK = "all data of the cluster is on its servers' disks"
 
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach", help="Return when all processes serve, instead of staying until Ctrl-C."
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="Begin anew as an empty cluster: all data of its stopped servers is removed.",
+    ),
+]
+WithGateway = Annotated[
+    bool,
+    typer.Option(
+        "--gateway",
+        help="Also serve S3: make buckets possible, and a first access key, shown this once. "
+        "The cluster file gets the autopilot and a spare, unless it has them.",
+    ),
+]
+GatewayPort = Annotated[
+    int,
+    typer.Option("--gateway-port", metavar="PORT", min=1, max=65535, help="The gateway's port."),
+]
+
 
 class LeftOut(AresError):
     """Some processes of the cluster do not run; the others do."""
@@ -44,33 +70,10 @@ class LeftOut(AresError):
 def up(
     common: SharedOptions,
     directory: Directory,
-    detach: Annotated[
-        bool,
-        typer.Option(
-            "--detach", help="Return when all processes serve, instead of staying until Ctrl-C."
-        ),
-    ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option(
-            "--fresh",
-            help="Begin anew as an empty cluster: all data of its stopped servers is removed.",
-        ),
-    ] = False,
-    gateway: Annotated[
-        bool,
-        typer.Option(
-            "--gateway",
-            help="Also serve S3: make buckets possible, and a first access key, shown this once. "
-            "The cluster file gets the autopilot and a spare, unless it has them.",
-        ),
-    ] = False,
-    gateway_port: Annotated[
-        int,
-        typer.Option(
-            "--gateway-port", metavar="PORT", min=1, max=65535, help="The gateway's port."
-        ),
-    ] = GATEWAY_PORT,
+    detach: Detach = False,
+    fresh: Fresh = False,
+    gateway: WithGateway = False,
+    gateway_port: GatewayPort = GATEWAY_PORT,
 ) -> None:
     """Run all processes of a cluster here, or the stopped ones; logs are in DIR/logs.
 
@@ -127,17 +130,19 @@ def up(
     if trouble and detach:
         raise LeftOut(trouble)
     if not detach:
-        if trouble:
-            typer.echo(f"error: {trouble}", err=True)
-        typer.echo(
-            "Ctrl-C stops the cluster"
-            + ("." if settings.durable else ", and all its data is lost then."),
-            err=True,
-        )
-        raise typer.Exit(
-            _stay(supervisor, stop, KEPT_ON_DISK if settings.durable else LOST_WITH_MEMORY)
-            or int(bool(trouble))
-        )
+        raise typer.Exit(_stay_up(settings.durable, supervisor, stop, trouble))
+
+
+def _stay_up(durable: bool, supervisor: "Supervisor", stop: threading.Event, trouble: str) -> int:
+    """Stay until Ctrl-C or the end of all processes, and return the exit status."""
+    if trouble:
+        typer.echo(f"error: {trouble}", err=True)
+    typer.echo(
+        "Ctrl-C stops the cluster" + ("." if durable else ", and all its data is lost then."),
+        err=True,
+    )
+    kept = KEPT_ON_DISK if durable else LOST_WITH_MEMORY
+    return _stay(supervisor, stop, kept) or int(bool(trouble))
 
 
 def _nothing_started(directory: Path, left_out: dict[str, str]) -> str:
