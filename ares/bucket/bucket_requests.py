@@ -103,6 +103,7 @@ class BucketAnswer(NamedTuple):
 class ChangeRequest(NamedTuple):
     """A request for a change. ``operation``: without the ``data``, which is stored first as a blob.
 
+    With data the etag of ``operation`` is used after the data, which would tell it, is stored.
     ``attempt``: the number that the client's library gives to this attempt at the request.
     """
 
@@ -117,24 +118,25 @@ def change(session: BucketSession, request: ChangeRequest) -> Steps:
     """Change the index by a command. All is settled when the answer is known or given up."""
     _check_live(session)
     counter = session.take_blob() if request.data else None
-    fingerprint = request_print(request.invocation, request.operation)
+    operation = request.operation
+    told = operation if counter is None else msgspec.structs.replace(operation, etag="")
+    fingerprint = request_print(request.invocation, told)
     check = session.begin_check(fingerprint)
     try:
-        known = session.first_result(check)
+        known = session.first_result(check, fingerprint)
         if known is None and may_answer_early(request) and _conditions(request.operation):
             yield Verify()
             _check_live(session)
-            known = session.first_result(check)  # it may have come meanwhile
+            known = session.first_result(check, fingerprint)  # it may have come meanwhile
             failed = None if known is not None else early_failure(session, request.operation)
             if failed is not None:
                 return BucketAnswer(CommandResult(failed), session.state.position, True)
-        operation = request.operation
         if known is None and counter is not None:
             blob = session.blob(counter, len(request.data))
             operation = msgspec.structs.replace(operation, content=blob)
             yield StoreBlob(blob, request.data)
             _check_live(session)
-            known = session.first_result(check)
+            known = session.first_result(check, request_print(request.invocation, operation))
         if known is not None:
             return BucketAnswer(known, session.state.position)
         return (yield from _committed(session, operation, request.ms, request.invocation))

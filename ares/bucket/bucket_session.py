@@ -14,6 +14,7 @@ from ares.bucket.bucket_state import BucketState
 from ares.bucket.command_results import CommandResult
 from ares.bucket.commands import (
     COMMAND_LEVEL,
+    REQUEST_PRINT_BYTES,
     UNSETTLED_MAX,
     Beat,
     Command,
@@ -30,6 +31,9 @@ OPEN_COMMAND = Command(0, 1, 1, 0, OpenSession(COMMAND_LEVEL))
 UNANSWERED_MAX = UNSETTLED_MAX // 2
 """Numbers from the lowest unsettled one on, for requests; upkeep has the rest."""
 
+CHECKED_RESULTS_MAX = 64
+"""Results kept by a check; more than one if a client gives an id to several requests."""
+
 READ_POSITIONS_MAX = 2**20
 READ_STILL_S = 900.0
 """Positions since the begin of a read, and seconds without a step, that end the read."""
@@ -40,11 +44,14 @@ class SessionBusy(AresError):
 
 
 class _Check(Struct):
-    """A look for an earlier attempt, at the position ``floor``; a later look moves ``floor``."""
+    """A look for earlier attempts, at the position ``floor``; a later look moves ``floor``.
 
-    fingerprint: bytes
+    ``request``: the print without the etag, which may not be known yet. ``results``: by print.
+    """
+
+    request: bytes
     floor: int
-    result: CommandResult | None
+    results: dict[bytes, CommandResult]
 
 
 class _Read(Struct):
@@ -155,24 +162,35 @@ class BucketSession:
         self._reads.pop(read, None)
 
     def begin_check(self, fingerprint: bytes) -> int:
-        """Look for an earlier attempt at a request, until the answer; return the check's name.
+        """Look for earlier attempts at a request, until the answer; return the check's name.
 
+        ``fingerprint``: the request's print, perhaps without the etag, which the data will tell.
         The results of attempts from this moment on are remembered until :meth:`end_check`.
         """
         self._next_hold += 1
-        if fingerprint:
-            state = self.state
-            self._checks[self._next_hold] = _Check(
-                fingerprint, state.position, state.invocation(fingerprint)
-            )
+        request = fingerprint[:REQUEST_PRINT_BYTES]
+        if request:
+            check = _Check(request, self.state.position, {})
+            self._checks[self._next_hold] = check
+            self._look(check)
         return self._next_hold
 
-    def first_result(self, check: int) -> CommandResult | None:
-        """Return the result of an earlier attempt at the same request, in any session."""
+    def first_result(self, check: int, fingerprint: bytes) -> CommandResult | None:
+        """Return the result of an earlier attempt with the same print, in any session."""
         known = self._checks.get(check)
         if known is None:
             return None
-        return known.result or self.state.invocation(known.fingerprint)
+        return known.results.get(fingerprint) or self.state.invocation(fingerprint)
+
+    def _look(self, check: _Check) -> None:
+        """Keep the results of attempts at a request, and move the check's floor here.
+
+        Requests that share an id have different etags, and a check keeps results of a few.
+        """
+        more = CHECKED_RESULTS_MAX - len(check.results)
+        if more > 0:
+            check.results |= self.state.invocations(check.request, more)
+        check.floor = self.state.position
 
     def end_check(self, check: int) -> None:
         self._checks.pop(check, None)
@@ -185,8 +203,7 @@ class BucketSession:
         state, every = self.state, self.fold.kept // 2
         for check in self._checks.values():
             if state.position - check.floor >= every:
-                check.result = check.result or state.invocation(check.fingerprint)
-                check.floor = state.position
+                self._look(check)
 
     @property
     def reading_from(self) -> int:

@@ -35,6 +35,7 @@ from ares.bucket.row_keys import (
     GARBAGE_CONTENT_ROWS,
     GARBAGE_ROWS,
     INVOCATION_ORDER_ROWS,
+    INVOCATION_ROWS,
     OBJECT_ROWS,
     ROWS_END,
     SESSION_ROWS,
@@ -221,6 +222,12 @@ class BucketState:
         """Return the first result of a request that was sent again; None without a fingerprint."""
         value = self.table.get(invocation_row(fingerprint)) if fingerprint else None
         return None if value is None else decode_result(value)
+
+    def invocations(self, request: bytes, limit: int) -> dict[bytes, CommandResult]:
+        """Return the first results of a request by print, whatever the etags; at most ``limit``."""
+        first = invocation_row(request)
+        rows = self.table.scan(first, after(first), limit)
+        return {row[len(INVOCATION_ROWS) :]: decode_result(value) for row, value in rows}
 
     def remember_invocation(self, fingerprint: bytes, result: CommandResult) -> None:
         value = encode_result(result)

@@ -42,6 +42,13 @@ UNSETTLED_MAX = 65_536
 """Numbers of a session from the lowest unsettled number on."""
 
 INVOCATION_ID_BYTES_MAX = 64
+REQUEST_PRINT_BYTES, ETAG_PRINT_BYTES = 16, 8
+"""Bytes of a request's print without its etag, and of the etag behind these."""
+
+_OF_AN_ATTEMPT: Sequence[str] = ("content", "checksum")
+_OF_A_PUT: Sequence[str] = (*_OF_AN_ATTEMPT, "etag")
+"""Fields in which the attempts of a request differ, or which they tell last."""
+
 ETAGS_MAX = 16
 COLLECTED_MAX = 10_000
 BUCKET_CONFIGURATION_BYTES_MAX = 65_536
@@ -364,20 +371,28 @@ def own_blobs(operation: Operation) -> Iterator[Blob]:
 
 
 def request_print(invocation: bytes, operation: ChangingOperation) -> bytes:
-    """Return 16 bytes for a request, equal for its attempts alone; none without an invocation.
+    """Return bytes for a request, equal for its attempts alone; none without an invocation.
 
     All attempts of a request have the kind, the bucket, the key, the conditions, and the etag or
-    the upload in common, in any session; not the blob.
+    the upload in common, in any session; not the blob. The etag of a put may be known at the end of
+    the data only: all else gives the first :data:`REQUEST_PRINT_BYTES`, and the etag the bytes
+    behind these, which are missing while it is empty.
     """
-    return (
-        blake3(_encoder.encode([invocation, _common(operation)])).digest(16) if invocation else b""
-    )
+    if not invocation:
+        return b""
+    etag, left_out = "", _OF_AN_ATTEMPT
+    if isinstance(operation, PutObject | PutPart):
+        etag, left_out = operation.etag, _OF_A_PUT
+    common = [invocation, _common(operation, left_out)]
+    request = blake3(_encoder.encode(common)).digest(REQUEST_PRINT_BYTES)
+    return request + blake3(etag.encode()).digest(ETAG_PRINT_BYTES) if etag else request
 
 
-def _common(value: object) -> object:
+def _common(value: object, left_out: Sequence[str] = _OF_AN_ATTEMPT) -> object:
     """Return the fields that attempts have in common, without defaults at their end.
 
-    The kinds have their numbers, not the names of classes: releases must agree on the bytes.
+    ``left_out``: fields of the value itself. The kinds have their numbers, not the names of
+    classes: releases must agree on the bytes.
     """
     if isinstance(value, tuple):
         return list(map(_common, value))
@@ -388,7 +403,7 @@ def _common(value: object) -> object:
     told = len(fields)
     for name, default in _fields(type(value)):
         found = getattr(value, name)
-        common = name not in ("content", "checksum")
+        common = name not in left_out
         fields.append(_common(found) if common else None)
         if common and found != default:
             told = len(fields)

@@ -27,7 +27,7 @@ from ares.bucket.snapshots.frozen_rows import Changes, Row, changed_rows
 from ares.platform.boot import boot_id
 from ares.platform.file_lock import take_lock
 
-ROW_TABLE_FORMAT = 3
+ROW_TABLE_FORMAT = 4
 """The number of the format of keys and records, as ``user_version`` of the file."""
 
 INDEX_FILES_MAX = 8

@@ -3,7 +3,13 @@
 import pytest
 
 from ares.bucket import bucket_session
-from ares.bucket.bucket_session import READ_STILL_S, UNANSWERED_MAX, BucketSession, SessionBusy
+from ares.bucket.bucket_session import (
+    CHECKED_RESULTS_MAX,
+    READ_STILL_S,
+    UNANSWERED_MAX,
+    BucketSession,
+    SessionBusy,
+)
 from ares.bucket.command_results import CommandOutcome
 from ares.bucket.commands import (
     Beat,
@@ -285,9 +291,10 @@ def test_requests_leave_numbers_for_beats(index, own):
 
 def test_a_long_check_looks_again_and_lets_the_results_before_go(index, session, own):
     index.fold.kept = 10
-    check = own.begin_check(request_print(b"i", DeleteObject("photos", "cat")))
+    fingerprint = request_print(b"i", DeleteObject("photos", "cat"))
+    check = own.begin_check(fingerprint)
     floor = own.reading_from
-    assert own.first_result(check) is None
+    assert own.first_result(check, fingerprint) is None
     assert session.give(DeleteObject("photos", "cat"), invocation=b"i").done
     own.beat(0)
     assert own.reading_from == floor
@@ -299,10 +306,33 @@ def test_a_long_check_looks_again_and_lets_the_results_before_go(index, session,
         session.give(beat(index))
         index.apply(encode_command(own.beat(0)))
         session.give(DeleteObject("photos", "dog"), invocation=bytes([number]))
-    assert index.state.invocation(request_print(b"i", DeleteObject("photos", "cat"))) is None
-    assert own.first_result(check).done, "found when it looked again"
+    assert index.state.invocation(fingerprint) is None
+    assert own.first_result(check, fingerprint).done, "found when it looked again"
     own.end_check(check)
-    assert own.first_result(check) is None
+    assert own.first_result(check, fingerprint) is None
+
+
+def test_a_put_whose_etag_comes_last_is_known_after_its_result_is_forgotten(index, session, own):
+    index.fold.kept = 10
+    named = request_print(b"i", put(session))
+    check = own.begin_check(request_print(b"i", put(session, etag="")))
+    first = session.give(put(session), invocation=b"i")
+    session.give(put(session, etag="rival"))  # which a second effect of the first put would undo
+    for number in range(40):
+        session.give(beat(index))
+        index.apply(encode_command(own.beat(0)))
+        session.give(DeleteObject("photos", "dog"), invocation=bytes([number]))
+    assert index.state.invocation(named) is None
+    assert own.first_result(check, named) == first
+    other = request_print(b"i", put(session, etag="other"))
+    assert own.first_result(check, other) is None, "another body under the same id"
+
+
+def test_a_check_keeps_the_results_of_a_few_requests_with_one_id(index, session, own):
+    for number in range(CHECKED_RESULTS_MAX + 1):
+        session.give(put(session, etag=str(number)), invocation=b"one")
+    check = own.begin_check(request_print(b"one", put(session, etag="")))
+    assert len(own._checks[check].results) == CHECKED_RESULTS_MAX
 
 
 # -- invocations -----------------------------------------------------------------------------------

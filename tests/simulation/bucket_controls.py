@@ -18,7 +18,15 @@ from ares.bucket.bucket_requests import TrimLog
 from ares.bucket.bucket_session import OPEN_COMMAND, BucketSession
 from ares.bucket.bucket_state import BucketState
 from ares.bucket.command_results import CommandOutcome, CommandResult
-from ares.bucket.commands import CopyObject, EndSession, OpenSession, encode_command
+from ares.bucket.commands import (
+    CopyObject,
+    EndSession,
+    OpenSession,
+    PutObject,
+    PutPart,
+    encode_command,
+    request_print,
+)
 from ares.bucket.fold import BucketFold
 from ares.bucket.garbage import may_drop
 from ares.bucket.index_records import ContentPlace, EndedUpload, SessionEntry, Version
@@ -70,6 +78,22 @@ def commands_before_the_chunks() -> Any:
         done(None, None)
 
     return patch.object(GatewayProcess, "_store", hasty)
+
+
+def looks_of_earlier_requests() -> Any:
+    """Let every second request use the look at the tail of the request before."""
+    verify = GatewayProcess._verify
+    looked: set[GatewayProcess] = set()
+
+    def reused(self: GatewayProcess, act: Callable[[], None]) -> None:
+        if self in looked:
+            looked.remove(self)
+            act()
+            return
+        looked.add(self)
+        verify(self, act)
+
+    return patch.object(GatewayProcess, "_verify", reused)
 
 
 def answers_from_an_index_that_is_not_verified() -> Any:
@@ -432,6 +456,21 @@ def invocations_forgotten_by_age_alone() -> Any:
     return patch.object(BucketState, "forget_invocations", careless)
 
 
+def puts_without_a_print_before_their_etag() -> Any:
+    """Hold no check for a put before its data has told the etag."""
+
+    def late(invocation: bytes, operation: Any) -> bytes:
+        unnamed = isinstance(operation, PutObject | PutPart) and not operation.etag
+        return b"" if unnamed else request_print(invocation, operation)
+
+    return patch.object(bucket_requests, "request_print", late)
+
+
+def checks_that_keep_no_results() -> Any:
+    """Move the floor of a check, and keep no result from before the floor."""
+    return patch.object(BucketState, "invocations", lambda *_: {})
+
+
 def uploads_that_outlast_their_completion() -> Any:
     """Keep the upload and its parts when an object is made of them: complete it twice."""
     return patch.object(multipart, "_end", lambda *_: None)
@@ -518,16 +557,17 @@ BUCKET_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     conditions_checked_at_the_gateway_only: 0,
     answers_at_the_append: 0,
     commands_before_the_chunks: 0,
-    answers_from_an_index_that_is_not_verified: 1,
-    early_failures_for_later_attempts: 45,
-    garbage_without_regard_to_readers: 44,
-    reads_that_are_not_registered: 44,
+    looks_of_earlier_requests: 1,
+    answers_from_an_index_that_is_not_verified: 3,
+    early_failures_for_later_attempts: 52,
+    garbage_without_regard_to_readers: 48,
+    reads_that_are_not_registered: 88,
     names_of_commands_under_way_dropped: 4,
     a_sweep_of_ended_sessions_only: 0,
-    a_sweep_by_a_quorums_listing: 38,
+    a_sweep_by_a_quorums_listing: 59,
     copies_without_uses: 0,
     a_trim_before_the_snapshot: 0,
-    copies_by_blob: 40,
+    copies_by_blob: 60,
     blobs_closed_before_their_command: 0,
     batches_applied_in_part: 0,
     quotas_not_judged: 11,
@@ -537,13 +577,15 @@ BUCKET_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     reads_before_the_own_open: 1,
     commands_of_ended_sessions_applied: 6,
     results_forgotten: 2,
-    late_copies_that_run_again: 30,
-    sessions_ended_although_they_spoke: 2,
+    late_copies_that_run_again: 35,
+    sessions_ended_although_they_spoke: 3,
     a_restart_that_keeps_its_session: 21,
-    fenced_taken_for_no_change_after_a_snapshot: 2,
+    fenced_taken_for_no_change_after_a_snapshot: 6,
     invocations_without_key_and_etag: 5,
     invocations_of_conditional_commands_alone: 0,
     invocations_forgotten_by_age_alone: 0,
+    puts_without_a_print_before_their_etag: 0,
+    checks_that_keep_no_results: 44,
     uploads_that_outlast_their_completion: 0,
     another_order_of_entries_read_together: 1,
 }

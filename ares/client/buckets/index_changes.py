@@ -84,9 +84,10 @@ class ChangeAttempt(Struct, frozen=True):
     async def give(self, operation: ChangingOperation) -> ChangeAnswer:
         """Give a command without data to the log, unless an earlier attempt has a result."""
         session = self.index.session
-        check = session.begin_check(request_print(self.invocation, operation))
+        fingerprint = request_print(self.invocation, operation)
+        check = session.begin_check(fingerprint)
         try:
-            known = session.first_result(check)
+            known = session.first_result(check, fingerprint)
             return ChangeAnswer(self.index, known or await self._commit(operation))
         finally:
             session.end_check(check)
@@ -113,12 +114,9 @@ class DataPut(Struct):
     async def attempt(self, attempt: ChangeAttempt) -> ChangeAnswer:
         """Store the data, and give the command to the log when all chunks are at a quorum."""
         index, session = attempt.index, attempt.index.session
-        known_print = b""
-        if self.operation.etag:
-            known_print = request_print(attempt.invocation, self.operation)
-        check = session.begin_check(known_print)
+        check = session.begin_check(request_print(attempt.invocation, self.operation))
         try:
-            known = session.first_result(check)
+            known = self._first_result(attempt, check)
             if known is None and attempt.first:
                 known = await self._early_failure(attempt)
             if known is None:
@@ -154,7 +152,7 @@ class DataPut(Struct):
         if len(first) <= INDEX_DATA_BYTES_MAX:
             etag = hashlib.md5(first, usedforsecurity=False).hexdigest()
             operation = self._whole(etag, first)
-            return attempt.index.session.first_result(check) or await attempt._commit(operation)
+            return self._first_result(attempt, check) or await attempt._commit(operation)
         return await self._stored_blob(attempt, check, _joined(first, chunks))
 
     async def _stored_blob(
@@ -169,7 +167,7 @@ class DataPut(Struct):
             await upload.store(chunks, self.progress, attempt.timeout_s)
             operation = self._whole(upload.etag, upload.blob)
             index.check_live()
-            known = session.first_result(check)
+            known = self._first_result(attempt, check)
             if known is not None:
                 return known
             named = True
@@ -178,6 +176,11 @@ class DataPut(Struct):
             session.close_blob(counter)
             if not named:
                 index.unnamed.append(upload.names)
+
+    def _first_result(self, attempt: ChangeAttempt, check: int) -> CommandResult | None:
+        """Return the result of an earlier attempt; None before the etag is known."""
+        fingerprint = request_print(attempt.invocation, self.operation)
+        return attempt.index.session.first_result(check, fingerprint)
 
     def _whole(self, etag: str, content: Content) -> PutObject | PutPart:
         """Return the operation with the content; the etag is the same in each attempt."""

@@ -61,8 +61,11 @@ APPEND_PATIENCE_S = 0.2
 STOPPED_BODIES = 0.05
 """Share of uploads with a user who hangs up: the blob is stored, and no command names the blob."""
 
-SLOW_READERS, SLOW_READ_S = 0.25, 1.5
-"""Share of fetches that wait for a slow reader, and the longest wait."""
+SLOW_USERS, SLOW_USER_S = 0.25, 1.5
+"""Share of fetches and stores that wait for a slow user, and the longest wait."""
+
+SLOW_JUDGEMENTS, SLOW_JUDGEMENT_S = 0.25, 0.5
+"""Share of looks at the tail that are used later, as after a judgement, and the longest wait."""
 
 LASTING_S = 100_000.0
 SAVED_EVERY = 8
@@ -455,11 +458,17 @@ class GatewayProcess:
 
         match effect:
             case Verify():
-                self._verify(lambda: done(None))
+                rng = self._world.rng
+                slow_s = rng.random() * SLOW_JUDGEMENT_S * (rng.random() < SLOW_JUDGEMENTS)
+                self._verify(lambda: self._later(slow_s, done, None))
             case StoreBlob(blob, data):
                 stops = self._world.rng.random() < STOPPED_BODIES
                 stopped = SessionEnded("the user hung up") if stops else None
-                self._store(blob, data, lambda _, error: done(None, error or stopped))
+
+                def stored(_: Any, error: Exception | None) -> None:
+                    done(None, error or stopped)
+
+                self._later(self._slow_user_s(), self._store, blob, data, stored)
             case FetchBlob(blob):
                 number = task.session.number
 
@@ -468,9 +477,7 @@ class GatewayProcess:
                         self._run.oracle.missing(number, blob)
                     done(data, error)
 
-                rng = self._world.rng
-                slow = rng.random() < SLOW_READERS and not self._run.consensus.healed
-                self._later(rng.random() * SLOW_READ_S * slow, self._fetch, blob, fetched)
+                self._later(self._slow_user_s(), self._fetch, blob, fetched)
             case Commit(command):
                 self._run.oracle.checked(command, task.checked)
                 self._commits[command.session, command.number] = task, wait
@@ -486,6 +493,12 @@ class GatewayProcess:
                 self._log.start(trim, "trim", LASTING_S, done)
         late = SessionEnded("no end of a request's effect in time")
         self._later(EFFECT_PATIENCE_S, self._resume, task, wait, None, late)
+
+    def _slow_user_s(self) -> float:
+        """Draw the time until a user has taken, or given, the data."""
+        rng = self._world.rng
+        slow = rng.random() < SLOW_USERS and not self._run.consensus.healed
+        return rng.random() * SLOW_USER_S * slow
 
     def _verify(self, act: Callable[[], None]) -> None:
         """Wait for a tail that is asked for from now on; waiting requests share it."""
