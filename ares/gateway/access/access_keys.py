@@ -19,6 +19,7 @@ from ares.client.buckets.buckets import Buckets
 from ares.gateway.access.canned_acls import acl_of
 from ares.gateway.access.grants import Caller, check, may_be_public
 from ares.gateway.access.issued_keys import FINGERPRINT_KEY, check_fingerprint
+from ares.gateway.access.request_look import RequestLook
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET
 from ares.gateway.access.sealed_keys import AccessKey, GatewaySeal, is_access_key_id, new_secret
 from ares.gateway.s3.exchange import S3Request
@@ -43,33 +44,38 @@ class AccessKeys:
         # by the sealed bytes: another version of a key has other bytes
         self._unseal = lru_cache(UNSEALED_KEYS_MAX)(self._unsealed)
 
-    async def secret(self, access_key: str) -> AccessKey | None:
+    def look(self) -> RequestLook:
+        """Return the look of a request that came."""
+        return RequestLook(self._buckets, self._timeout_s)
+
+    async def secret(self, access_key: str, look: RequestLook) -> AccessKey | None:
         """Return the key with this id; None for an unknown, revoked or unsealable key.
 
         Raises :class:`ares.Unavailable` if the log tells no tail.
         """
         if not is_access_key_id(access_key):
             return None
-        return self._found(await self._verified(), access_key)
+        return self._found((await look.verified()).state, access_key)
 
     async def check_seal(self, path: Path) -> None:
         """Check the seal, from the file at ``path``, against the fingerprint in the bucket.
 
         Raises :class:`ares.BadInput`.
         """
-        kept = sealed_bytes((await self._verified()).newest(KEYS_BUCKET, FINGERPRINT_KEY))
+        state = (await self.look().verified()).state
+        kept = sealed_bytes(state.newest(KEYS_BUCKET, FINGERPRINT_KEY))
         told = None if kept is None else kept.decode("ascii", "replace")
         check_fingerprint(self._seal, told, path)
 
     async def authenticate(
-        self, access_key: str, verify: Callable[[str], Result]
+        self, access_key: str, verify: Callable[[str], Result], look: RequestLook
     ) -> tuple[AccessKey, Result]:
         """Return the key, and the result of ``verify`` with the secret.
 
         ``verify`` raises :class:`S3Error` for a wrong signature. With an unknown id it runs with a
         random secret: a present and an absent id take the same work. Raises :class:`S3Error`.
         """
-        key = await self.secret(access_key)
+        key = await self.secret(access_key, look)
         unknown = S3Error(
             S3Code.InvalidAccessKeyId,
             fields={"AWSAccessKeyId": access_key[:_FIELD_CHARACTERS_MAX]},
@@ -84,14 +90,14 @@ class AccessKeys:
             raise unknown
         return key, result
 
-    async def admit(self, key: AccessKey | None, request: S3Request) -> Caller:
+    async def admit(self, key: AccessKey | None, request: S3Request, look: RequestLook) -> Caller:
         """Return the caller of an admitted request. ``key``: None for a stranger.
 
         A stranger causes a look at the log only for a request open to strangers in a public bucket.
         Raises :class:`S3Error`.
         """
         if key is None and may_be_public(request):
-            state = await self._verified()
+            state = (await look.verified()).state
         else:
             state = (await self._buckets.index(self._timeout_s)).state
         check(key, request, partial(acl_of, state))
@@ -114,9 +120,6 @@ class AccessKeys:
         """Return the key of an id in the index."""
         sealed = sealed_bytes(state.newest(KEYS_BUCKET, id))
         return None if sealed is None else self._unseal(id, sealed)
-
-    async def _verified(self) -> BucketState:
-        return (await self._buckets.verified(self._timeout_s)).state
 
     def _unsealed(self, id: str, sealed: bytes) -> AccessKey | None:
         """Return the key in the sealed bytes; tell once of bytes that are no key."""

@@ -7,6 +7,7 @@ from ares.bucket.bucket_state import BucketState
 from ares.bucket.index_records import BLOB_CHUNK_BYTES
 from ares.client.buckets.blob_store import CHUNKS_AT_ONCE
 from ares.gateway.access.grants import Caller
+from ares.gateway.access.request_look import RequestLook
 from ares.gateway.actions import attribute_actions as attributes
 from ares.gateway.actions import bucket_actions as buckets
 from ares.gateway.actions import copy_actions as copies
@@ -142,7 +143,11 @@ def cost_of(request: S3Request, state: BucketState) -> int:
 
 
 async def act(
-    services: GatewayServices, request: S3Request, caller: Caller, body: DecodedBody | None
+    services: GatewayServices,
+    request: S3Request,
+    caller: Caller,
+    look: RequestLook,
+    body: DecodedBody | None,
 ) -> HttpResponse:
     """Return the answer to an admitted request. Raises :class:`S3Error`.
 
@@ -152,7 +157,7 @@ async def act(
     if entry is None:
         raise S3Error(S3Code.NotImplemented)
     try:
-        return await entry.action(GatewayCall(services, request, caller, body))
+        return await entry.action(GatewayCall(services, request, caller, look, body))
     except S3Error as error:
         name = condition_name(request.http.headers)
         if error.code is S3Code.PreconditionFailed and name:

@@ -14,6 +14,7 @@ from ares.bucket.index_records import BucketEntry
 from ares.client.buckets.buckets import Buckets
 from ares.client.buckets.index_changes import ChangeAnswer, ClientRequest
 from ares.gateway.access.grants import Caller
+from ares.gateway.access.request_look import RequestLook
 from ares.gateway.actions.error_table import POSITION_HEADER, outcome_error
 from ares.gateway.s3.exchange import HttpResponse, S3Request
 from ares.gateway.s3.s3_errors import S3Code, S3Error
@@ -51,11 +52,12 @@ class GatewayServices(Struct, eq=False):
 
 
 class GatewayCall(Struct, eq=False):
-    """An operation under way."""
+    """An operation under way. ``look``: of the request, perhaps done for its key already."""
 
     services: GatewayServices
     request: S3Request
     caller: Caller
+    look: RequestLook
     body: DecodedBody | None = None
 
     @property
@@ -84,7 +86,7 @@ class GatewayCall(Struct, eq=False):
 
     async def verified(self) -> BucketState:
         """Return the index at a tail of the log. Raises :class:`S3Error` without the bucket."""
-        state = (await self.buckets.verified(self.timeout_s)).state
+        state = (await self.look.verified()).state
         self.bucket_in(state)
         return state
 

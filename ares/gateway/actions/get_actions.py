@@ -1,15 +1,15 @@
 """Reads of objects: GET and HEAD with ranges, parts and conditions, and the attributes.
 
-A read is registered with the session before the look at the index, and the data comes from the
-entry that the verified index has. The first chunk is fetched by the present entry meanwhile. A
-chunk that cannot be found cuts the connection: a client sees no short success.
+A read is registered with the session in the step that looks at the index, which is at the tail of
+the request's look. A chunk that cannot be found cuts the connection: a client sees no short
+success.
 """
 
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from ares.bucket.bucket_state import BucketState
-from ares.bucket.index_records import PART_NUMBER_MAX, BucketEntry, ObjectEntry, Version, Versioning
+from ares.bucket.index_records import PART_NUMBER_MAX, BucketEntry, ObjectEntry, Versioning
 from ares.bucket.lifecycle.object_tags import decode_tags
 from ares.client.buckets.bucket_index import BucketIndex
 from ares.client.buckets.bucket_values import decode_metadata, info_of, shown_version
@@ -54,6 +54,7 @@ async def get_object(call: GatewayCall) -> HttpResponse:
     named = named_version(call.query("versionId"))
 
     async def find(index: BucketIndex, _: bool) -> HttpResponse:
+        await call.look.verify(index)
         reading = ObjectReading(index, call.buckets.blobs, call.timeout_s)
         try:
             return await _found(call, named, reading)
@@ -65,38 +66,19 @@ async def get_object(call: GatewayCall) -> HttpResponse:
 
 
 async def _found(call: GatewayCall, named: NamedVersion, reading: ObjectReading) -> HttpResponse:
-    """Look at the tail; begin to read by the present entry at the same time."""
-    ahead = _begun_ahead(call, named, reading)
-    await reading.index.verified(reading.timeout_s)
+    """Answer by the present index, in which the read is registered."""
     state = reading.index.state
     bucket = call.bucket_in(state)
     entry = present_entry(state, call.bucket, call.key, named)
     plan, headers = _planned(call, state, bucket, entry)
     headers += expiration_headers(state, call.bucket, call.key, entry)
     first, length = plan.range.first, plan.range.length
-    if entry.version != ahead:
-        reading.renew()
-        reading.begin(entry, first, length)
+    reading.begin(entry, first, length)
     info = info_of(call.key, entry, state.position)
     found = FoundObject(call.bucket, info, length, reading)
     if in_index(entry):
         return HttpResponse(plan.status, headers, await found.read())
     return HttpResponse(plan.status, headers, _streamed(found))
-
-
-def _begun_ahead(call: GatewayCall, named: NamedVersion, reading: ObjectReading) -> Version | None:
-    """Begin to read by the present index; return the version, or None without a beginning."""
-    state = reading.index.state
-    try:
-        bucket = call.bucket_in(state)
-        entry = present_entry(state, call.bucket, call.key, named)
-        if in_index(entry):
-            return None
-        plan, _ = _planned(call, state, bucket, entry)
-    except S3Error:  # the verified index decides
-        return None
-    reading.begin(entry, plan.range.first, plan.range.length)
-    return entry.version
 
 
 def in_index(entry: ObjectEntry) -> bool:

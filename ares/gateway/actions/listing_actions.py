@@ -267,7 +267,7 @@ async def list_buckets(call: GatewayCall) -> HttpResponse:
     text = call.query("max-buckets")
     limit = number_of(text, "max-buckets", 1, LISTED_BUCKETS_MAX) if text else LISTED_BUCKETS_MAX
     last = decode_token(token).after if token else ""
-    state = (await call.buckets.verified(call.timeout_s)).state
+    state = (await call.look.verified()).state
     found: list[tuple[str, int]] = []
     following, passed = "", 0
     for name in _bucket_names(state, call.caller, max(prefix, last)):

@@ -90,7 +90,7 @@ async def _asked_of(call: GatewayCall, upload: Version) -> ObjectChecksum | None
     index = await call.buckets.index(call.timeout_s)
     entry = index.state.upload(call.bucket, call.key, upload)
     if entry is None:
-        state = (await call.buckets.verified(call.timeout_s)).state
+        state = (await call.look.verified()).state
         entry = state.upload(call.bucket, call.key, upload)
     return None if entry is None else decode_checksum(entry.checksum)
 

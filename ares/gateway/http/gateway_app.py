@@ -20,6 +20,7 @@ from msgspec import Struct
 from ares.bucket.bucket_state import BucketState
 from ares.gateway.access.access_keys import AccessKeys
 from ares.gateway.access.grants import Caller
+from ares.gateway.access.request_look import RequestLook
 from ares.gateway.actions.action_table import STREAM_COST_BYTES, act, cost_of
 from ares.gateway.actions.bucket_actions import CORS_CONFIGURATION
 from ares.gateway.actions.error_table import s3_error
@@ -92,7 +93,8 @@ class GatewayApp:
     async def serve(self, exchange: HttpExchange) -> None:
         """Answer a request. Raises ConnectionCut if the connection must end."""
         traffic = self._parts.traffic
-        run = RequestRun(exchange, next(self._ids), self._parts.services.clock())
+        time_s, look = self._parts.services.clock(), self._parts.keys.look()
+        run = RequestRun(exchange, next(self._ids), time_s, look)
         try:
             await self._serve(run)
         except ConnectionCut:
@@ -140,7 +142,7 @@ class GatewayApp:
         run.take(request)
         with self._parts.spans.of_request(request.operation.value, request.bucket):
             if request.operation is S3Operation.PREFLIGHT:
-                await self._parts.keys.admit(None, request)
+                await self._parts.keys.admit(None, request, run.look)
                 rules = decode_cors(await self._cors_configuration(request.bucket))
                 answer = preflight_answer(rules, request.http.headers)
                 return await run.exchange.send(self._completed(run, answer))
@@ -154,7 +156,9 @@ class GatewayApp:
             await self._look_at_cors(run)
             cost = cost_of(let_in.request, await self._state())
             async with self._parts.admission.memory(cost, caller) as memory:
-                answer = await act(self._parts.services, let_in.request, let_in.caller, let_in.body)
+                answer = await act(
+                    self._parts.services, let_in.request, let_in.caller, run.look, let_in.body
+                )
                 length = declared_length(answer) or len(_bytes_of(answer))
                 await memory.change(min(length, STREAM_COST_BYTES))
                 if request.operation in _WATCHES:
@@ -178,10 +182,12 @@ class GatewayApp:
         else:
             now_s = self._parts.services.clock()
             key, payload = await keys.authenticate(
-                signature.access_key, lambda secret: verify(http, signature, secret, now_s)
+                signature.access_key,
+                lambda secret: verify(http, signature, secret, now_s),
+                run.look,
             )
             run.access_key = signature.access_key
-        caller = await keys.admit(key, request)
+        caller = await keys.admit(key, request, run.look)
         return LetIn(request, caller, decoded_body(request, payload, asyncio.to_thread))
 
     async def _form(self, run: "RequestRun", request: S3Request) -> LetIn:
@@ -203,11 +209,12 @@ class GatewayApp:
             key, lengths = await keys.authenticate(
                 signature.credential.access_key,
                 lambda secret: verify_form(form.fields, signature, secret, request.bucket, now_s),
+                run.look,
             )
             run.access_key = signature.credential.access_key
         put = form_request(request, form.fields)
         run.key = put.key
-        caller = await keys.admit(key, put)
+        caller = await keys.admit(key, put, run.look)
         return LetIn(put, caller, form_body(form.file, form.fields, lengths, asyncio.to_thread))
 
     # -- answers -----------------------------------------------------------------------------------
@@ -254,8 +261,9 @@ class GatewayApp:
 class RequestRun:
     """A request under way. ``time_s``: of its begin, in seconds since 1970."""
 
-    def __init__(self, exchange: HttpExchange, id: str, time_s: float) -> None:
+    def __init__(self, exchange: HttpExchange, id: str, time_s: float, look: RequestLook) -> None:
         self.exchange = exchange
+        self.look = look
         self.id = id
         self.time_s = time_s
         self.begun_s = time.perf_counter()

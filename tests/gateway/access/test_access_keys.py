@@ -50,25 +50,25 @@ def refuses(secret):
 
 
 async def test_a_key_is_found_as_soon_as_it_is_issued(keys, key, seal, gateway):
-    assert await gateway.secret(key.id) == key
+    assert await gateway.secret(key.id, gateway.look()) == key
     second = new_access_key("second", KeyRole.READ, ())
     await issue(keys, seal, second)
-    assert await gateway.secret(second.id) == second
+    assert await gateway.secret(second.id, gateway.look()) == second
 
 
 @pytest.mark.parametrize("id", ["", "AKIAIOSFODNN7EXAMPLE", "ARES" + "A" * 16, "ARES\0", "ä" * 20])
 async def test_an_unknown_id_is_no_key(gateway, key, id):
-    assert await gateway.secret(id) is None
+    assert await gateway.secret(id, gateway.look()) is None
 
 
 async def test_without_a_key_there_is_no_bucket_of_keys(store, seal):
     keys = AccessKeys(store._buckets, seal, LIMIT_S)
-    assert await keys.secret("ARES" + "A" * 16) is None
+    assert await keys.secret("ARES" + "A" * 16, keys.look()) is None
 
 
 async def test_an_object_beside_the_keys_is_no_key(keys, gateway, tmp_path):
     await open_seal(keys, tmp_path / "cluster.toml", tmp_path / "gateway.key")
-    assert await gateway.secret("fingerprint-of-gateway.key") is None
+    assert await gateway.secret("fingerprint-of-gateway.key", gateway.look()) is None
 
 
 async def test_a_gateway_with_another_seal_is_told_at_its_start(keys, gateway, tmp_path):
@@ -85,7 +85,7 @@ async def test_a_gateway_with_another_seal_is_told_at_its_start(keys, gateway, t
 
 async def revoked_behind(gateway, keys, key, monkeypatch):
     """Revoke a key while the gateway's index stands still; return the entries it has not folded."""
-    assert await gateway.secret(key.id) == key
+    assert await gateway.secret(key.id, gateway.look()) == key
     index, held = await index_of(gateway), []
     apply = index._apply
     monkeypatch.setattr(index, "_apply", lambda *entry: held.append(entry))
@@ -104,7 +104,7 @@ async def test_a_request_after_the_revocation_is_refused_at_a_gateway_behind(
     gateway, keys, key, monkeypatch
 ):
     release = await revoked_behind(gateway, keys, key, monkeypatch)
-    asked = asyncio.ensure_future(gateway.authenticate(key.id, passes))
+    asked = asyncio.ensure_future(gateway.authenticate(key.id, passes, gateway.look()))
     await asyncio.sleep(0.1)
     assert not asked.done()
     release()
@@ -118,27 +118,27 @@ async def test_control_without_the_look_at_the_tail_a_revoked_key_is_let_in(
 ):
     await revoked_behind(gateway, keys, key, monkeypatch)
 
-    async def local(timeout_s):
-        return await index_of(gateway)
+    async def local(index, timeout_s):
+        return None
 
-    monkeypatch.setattr(gateway._buckets, "verified", local)
-    assert (await gateway.authenticate(key.id, passes))[0] == key
+    monkeypatch.setattr(BucketIndex, "verified", local)
+    assert (await gateway.authenticate(key.id, passes, gateway.look()))[0] == key
 
 
 async def test_no_key_is_let_in_while_the_log_is_silent(cluster, gateway, keys, key, seal):
     """Without a tail nobody knows of a revocation."""
-    assert await gateway.secret(key.id) == key
+    assert await gateway.secret(key.id, gateway.look()) == key
     short = AccessKeys(gateway._buckets, seal, 0.2)
     cluster.stop("s0", "s1", "s2")
     with pytest.raises(ares.Unavailable):
-        await short.authenticate(key.id, passes)
+        await short.authenticate(key.id, passes, short.look())
     cluster.restart("s0", "s1", "s2")
 
 
 async def test_a_deletion_that_leaves_versions_revokes_as_well(store, gateway, keys, key):
     await store._buckets.give(SetBucket(KEYS_BUCKET, versioning=1), LIMIT_S)
     await revoke(keys, key.id)
-    assert await gateway.secret(key.id) is None
+    assert await gateway.secret(key.id, gateway.look()) is None
 
 
 # -- seals -----------------------------------------------------------------------------------------
@@ -147,11 +147,11 @@ async def test_a_deletion_that_leaves_versions_revokes_as_well(store, gateway, k
 async def test_a_sealed_key_moved_to_another_id_is_refused(gateway, keys, key, caplog):
     moved = "ARES" + "2" * 16
     await keys.copy(key.id, moved)
-    assert await gateway.secret(moved) is None
+    assert await gateway.secret(moved, gateway.look()) is None
     assert f"access key {moved} in bucket" in caplog.text
     assert key.secret not in caplog.text
     with pytest.raises(S3Error) as refused:
-        await gateway.authenticate(moved, passes)
+        await gateway.authenticate(moved, passes, gateway.look())
     assert refused.value.code is S3Code.InvalidAccessKeyId
 
 
@@ -159,21 +159,21 @@ async def test_keys_of_another_seal_are_refused_and_told_once(keys, key, store, 
     stranger = AccessKeys(store._buckets, GatewaySeal(bytes(32)), LIMIT_S)
     with caplog.at_level(logging.ERROR):
         for _ in range(5):
-            assert await stranger.secret(key.id) is None
+            assert await stranger.secret(key.id, stranger.look()) is None
     assert caplog.text.count(key.id) == 1
 
 
 async def test_a_large_object_is_no_key_and_is_not_fetched(keys, gateway, cluster):
     id = "ARES" + "3" * 16
     await keys.put(id, b"x" * 10_000)
-    assert await gateway.secret(id) is None
+    assert await gateway.secret(id, gateway.look()) is None
 
 
 async def test_another_version_of_a_key_counts_at_once(keys, key, seal, gateway):
-    assert (await gateway.secret(key.id)).role is KeyRole.WRITE
+    assert (await gateway.secret(key.id, gateway.look())).role is KeyRole.WRITE
     narrower = type(key)(key.id, key.secret, key.name, KeyRole.READ, key.buckets)
     await keys.put(key.id, seal.seal(narrower))
-    assert await gateway.secret(key.id) == narrower
+    assert await gateway.secret(key.id, gateway.look()) == narrower
 
 
 async def test_few_unsealed_keys_are_kept(keys, seal, store, monkeypatch):
@@ -182,9 +182,9 @@ async def test_few_unsealed_keys_are_kept(keys, seal, store, monkeypatch):
     made = [new_access_key("me", KeyRole.READ, ()) for _ in range(4)]
     for each in made:
         await issue(keys, seal, each)
-        assert await gateway.secret(each.id) == each
+        assert await gateway.secret(each.id, gateway.look()) == each
     assert gateway._unseal.cache_info().currsize == 2
-    assert [await gateway.secret(each.id) for each in made] == made
+    assert [await gateway.secret(each.id, gateway.look()) for each in made] == made
 
 
 # -- authentication --------------------------------------------------------------------------------
@@ -192,23 +192,23 @@ async def test_few_unsealed_keys_are_kept(keys, seal, store, monkeypatch):
 
 async def test_an_unknown_id_takes_the_work_of_a_wrong_secret(gateway, key, monkeypatch):
     work = []
-    verified = gateway._buckets.verified
+    verified = BucketIndex.verified
 
-    async def counted(timeout_s):
+    async def counted(index, timeout_s):
         work.append("tail")
-        return await verified(timeout_s)
+        await verified(index, timeout_s)
 
     def verify(secret):
         work.append(len(secret))
         refuses(secret)
 
-    monkeypatch.setattr(gateway._buckets, "verified", counted)
+    monkeypatch.setattr(BucketIndex, "verified", counted)
     for id, code in (
         (key.id, S3Code.SignatureDoesNotMatch),
         ("ARES" + "A" * 16, S3Code.InvalidAccessKeyId),
     ):
         with pytest.raises(S3Error) as refused:
-            await gateway.authenticate(id, verify)
+            await gateway.authenticate(id, verify, gateway.look())
         assert refused.value.code is code
     assert work == ["tail", 40] * 2
 
@@ -219,16 +219,16 @@ async def test_a_stranger_learns_nothing_from_another_error(gateway, key):
 
     for id in (key.id, "ARES" + "A" * 16):
         with pytest.raises(S3Error) as refused:
-            await gateway.authenticate(id, late)
+            await gateway.authenticate(id, late, gateway.look())
         assert refused.value.code is S3Code.RequestTimeTooSkewed
 
 
 async def test_no_secret_opens_an_unknown_id(gateway, key):
     with pytest.raises(S3Error) as refused:
-        await gateway.authenticate("ARES" + "A" * 16, passes)
+        await gateway.authenticate("ARES" + "A" * 16, passes, gateway.look())
     assert refused.value.code is S3Code.InvalidAccessKeyId
     assert refused.value.fields == {"AWSAccessKeyId": "ARES" + "A" * 16}
-    assert await gateway.authenticate(key.id, passes) == (key, key.secret)
+    assert await gateway.authenticate(key.id, passes, gateway.look()) == (key, key.secret)
 
 
 # -- admission -------------------------------------------------------------------------------------
@@ -245,14 +245,14 @@ async def test_a_stranger_is_admitted_to_a_public_bucket_until_it_is_private(
 ):
     asked = request(S3Operation.GET_OBJECT)
     with pytest.raises(S3Error):
-        await gateway.admit(None, asked)
+        await gateway.admit(None, asked, gateway.look())
     await public(store, "photos")
-    assert (await gateway.admit(None, asked)).anonymous
+    assert (await gateway.admit(None, asked, gateway.look())).anonymous
     index, held = await index_of(gateway), []
     apply = index._apply
     monkeypatch.setattr(index, "_apply", lambda *entry: held.append(entry))
     await public(store, "photos", CannedAcl.PRIVATE)
-    again = asyncio.ensure_future(gateway.admit(None, asked))
+    again = asyncio.ensure_future(gateway.admit(None, asked, gateway.look()))
     await asyncio.sleep(0.1)
     assert not again.done()
     monkeypatch.undo()
@@ -266,19 +266,19 @@ async def test_a_stranger_is_admitted_to_a_public_bucket_until_it_is_private(
 async def test_a_stranger_who_may_not_causes_no_look_at_the_log(store, gateway, monkeypatch):
     await index_of(gateway)
 
-    async def never(timeout_s):
+    async def never(index, timeout_s):
         raise AssertionError("a look at the tail")
 
-    monkeypatch.setattr(gateway._buckets, "verified", never)
+    monkeypatch.setattr(BucketIndex, "verified", never)
     for operation in (S3Operation.PUT_OBJECT, S3Operation.LIST_BUCKETS, S3Operation.CREATE_BUCKET):
         with pytest.raises(S3Error):
-            await gateway.admit(None, request(operation))
+            await gateway.admit(None, request(operation), gateway.look())
     with pytest.raises(S3Error):
-        await gateway.authenticate("not an id", passes)
+        await gateway.authenticate("not an id", passes, gateway.look())
 
 
 async def test_the_caller_has_no_secret(gateway, key):
-    caller = await gateway.admit(key, request(S3Operation.PUT_OBJECT))
+    caller = await gateway.admit(key, request(S3Operation.PUT_OBJECT), gateway.look())
     assert (caller.access_key, caller.name, caller.anonymous) == (key.id, "backup", False)
     assert caller.sees("photos")
     assert not caller.sees("films")
@@ -292,7 +292,7 @@ async def test_a_watch_ends_with_the_key(store, keys, key, gateway):
     """A change behind the revocation is not told, even if it is folded in the same moment."""
     photos = await store.bucket("photos", create=True)
     asked = request(S3Operation.WATCH)
-    caller = await gateway.admit(key, asked)
+    caller = await gateway.admit(key, asked, gateway.look())
     seen = Bucket("photos", gateway._buckets, LIMIT_S)
 
     async def told():

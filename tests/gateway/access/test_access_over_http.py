@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ares.client.buckets.bucket_errors import IndexStopped
+from ares.client.buckets.bucket_index import BucketIndex
 from ares.gateway.access.access_keys import AccessKeys
 from ares.gateway.access.issued_keys import issue, revoke
+from ares.gateway.access.request_look import RequestLook
 from ares.gateway.access.reserved_buckets import KEYS_BUCKET
 from ares.gateway.access.sealed_keys import KeyRole, new_access_key
 from ares.gateway.actions.gateway_services import GatewayServices
@@ -144,6 +147,42 @@ async def test_a_revoked_key_is_refused_on_its_open_connection(admin, issued):
     assert await reader("GET", "/films/secret") == "secret"
     await revoke(issued.keys, key.id)
     assert await reader("GET", "/films/secret") == "InvalidAccessKeyId"
+
+
+async def test_a_read_looks_at_the_tail_once(store, admin, connect, monkeypatch):
+    """The look for the key serves the read, too."""
+    assert await admin("PUT", "/public", x_amz_acl="public-read") == ""
+    assert await admin("PUT", "/public/key", b"hello") == ""
+    stranger, looks, verified = await connect(None), [], BucketIndex.verified
+
+    async def counted(index, timeout_s):
+        looks.append(index)
+        await verified(index, timeout_s)
+
+    monkeypatch.setattr(BucketIndex, "verified", counted)
+    for reader in (admin, stranger):
+        assert await reader("GET", "/public/key") == "hello"
+        assert "<Key>key</Key>" in await reader("GET", "/public")
+    assert "public" in await admin("GET", "/")
+    assert len(looks) == 5
+
+
+async def test_another_life_of_the_index_gets_a_look_of_its_own(store, monkeypatch):
+    look, looks, verified = RequestLook(store._buckets, LIMIT_S), [], BucketIndex.verified
+
+    async def counted(index, timeout_s):
+        looks.append(index)
+        await verified(index, timeout_s)
+
+    monkeypatch.setattr(BucketIndex, "verified", counted)
+    first = await look.verified()
+    assert await look.verified() is first
+    first.fail(IndexStopped("the test ends this life"))
+    with pytest.raises(IndexStopped):
+        await look.verify(first)
+    second = await look.verified()
+    assert looks == [first, second]
+    assert first is not second
 
 
 async def test_no_request_reaches_the_keys(admin, issued):

@@ -8,6 +8,7 @@ import pytest
 
 from ares.client.buckets.upkeep import index_upkeep
 from ares.gateway.access.grants import Caller
+from ares.gateway.access.request_look import RequestLook
 from ares.gateway.actions.action_table import act
 from ares.gateway.actions.gateway_services import GatewayServices
 from ares.gateway.s3.exchange import Headers, HttpRequest, S3Operation, S3Request
@@ -73,7 +74,8 @@ class Gateway:
         http = HttpRequest(*(method, b"", b"", Headers(raw), False, "peer", aiter(given)))
         request = S3Request(http, S3Operation(operation), bucket, key, query or {}, "REQUEST")
         caller = Caller(self.access_key, "tester", self.buckets)
-        return await act(self.services, request, caller, given)
+        look = RequestLook(self.services.buckets, self.services.timeout_s)
+        return await act(self.services, request, caller, look, given)
 
     async def __call__(self, operation, bucket="", key="", body=b"", query=None, headers=None):
         """Return the answer to a request, or the error as an answer."""

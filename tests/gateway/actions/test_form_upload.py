@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ares.gateway.access.grants import Caller
+from ares.gateway.access.request_look import RequestLook
 from ares.gateway.actions.action_table import act
 from ares.gateway.actions.form_upload import FORM_BYTES_MAX, form_request, read_form
 from ares.gateway.s3.exchange import Headers, HttpRequest, S3Operation, S3Request
@@ -43,7 +44,8 @@ async def posted(gateway, form, piece=1000):
         read = await read_form(request.http)
         request = form_request(request, read.fields)
         body = form_body(read.file, read.fields, LengthRange(), asyncio.to_thread)
-        answer = await act(gateway.services, request, Caller("AK", "tester"), body)
+        look = RequestLook(gateway.services.buckets, gateway.services.timeout_s)
+        answer = await act(gateway.services, request, Caller("AK", "tester"), look, body)
     except S3Error as error:
         return GivenAnswer(error.code.status, error.headers.items(), error=error.code.name)
     return GivenAnswer(answer.status, answer.headers, answer.body)
