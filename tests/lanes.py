@@ -13,7 +13,7 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
     "bucket": (),
     "consensus": (),
     "fragment": ("test_divide.py", "test_rabin.py", "test_store.py"),
-    "gateway": ("actions", "test_gateway_app.py"),
+    "gateway": ("access", "actions", "test_gateway_app.py"),
     "journal": (
         *("test_anchor.py", "test_compaction.py", "test_damage.py", "test_dropped_names.py"),
         *(

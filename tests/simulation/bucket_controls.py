@@ -572,7 +572,7 @@ BUCKET_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     batches_applied_in_part: 0,
     quotas_not_judged: 11,
     an_unfinished_entry_that_is_passed_over: 6,
-    sessions_taken_for_ended_before_their_open: 21,
+    sessions_taken_for_ended_before_their_open: 203,
     session_numbers_chosen_by_clients: 6,
     reads_before_the_own_open: 1,
     commands_of_ended_sessions_applied: 6,
