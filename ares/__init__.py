@@ -68,12 +68,14 @@ if TYPE_CHECKING:
         NotWritten,
         ObjectNotFound,
         ObjectsStuck,
+        ObjectWatchGap,
         PositionTaken,
         Trimmed,
         Unavailable,
         Uncertain,
     )
     from ares.model.tag import Tag
+    from ares.registers.object_watch import ObjectNotice
 
     __version__: str
 
@@ -121,6 +123,8 @@ __all__ = [
     "NotWritten",
     "ObjectInfo",
     "ObjectNotFound",
+    "ObjectNotice",
+    "ObjectWatchGap",
     "ObjectsStuck",
     "PartInfo",
     "PositionTaken",
@@ -173,6 +177,7 @@ _ELSEWHERE = {
     "Log": "client.shared_log",
     "LogStat": "client.shared_log",
     "ObjectInfo": "client.buckets.bucket_values",
+    "ObjectNotice": "registers.object_watch",
     "ObjectsStuck": "model.errors",
     "PartInfo": "client.buckets.bucket_values",
     "PreconditionFailed": "client.buckets.bucket_errors",

@@ -10,7 +10,9 @@ complete and the reference. See docs/protocol.md, The compiled core.
 """
 
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -308,9 +310,10 @@ def server_core(
 
 def replica_parts(clock: Clock = no_clock, value_bytes: int = VALUE_BYTES_DEFAULT) -> ReplicaParts:
     """Return the parts of a replica with the core's table of objects, or with Python's."""
+    epoch = partial(secrets.randbits, 63)
     if CORE is None:
-        return ReplicaParts(clock, value_bytes)
-    return ReplicaParts(clock, value_bytes, CORE.ObjectTable, CORE.replay)
+        return ReplicaParts(clock, value_bytes, new_epoch=epoch)
+    return ReplicaParts(clock, value_bytes, CORE.ObjectTable, CORE.replay, epoch)
 
 
 def fast_path() -> FastPath | None:

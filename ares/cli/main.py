@@ -120,6 +120,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
         "delete": (object_commands.delete, "greeting", ALL_OPTIONS),
         "ls": (object_commands.ls, "photos/", ALL_OPTIONS),
         "stat": (object_commands.stat, "greeting", ALL_OPTIONS),
+        "watch": (object_commands.watch, "photos/", ALL_OPTIONS),
     },
     "Files": {
         "put": (file_commands.put, "movie.mkv movies/big", ALL_OPTIONS),

@@ -1,6 +1,7 @@
-"""Commands about single objects: write, read, delete, ls, stat."""
+"""Commands about objects: write, read, delete, ls, stat, watch."""
 
 import base64
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from ares.cli.local_files import (
     check_output,
     naming,
     opened_source,
+    reporting_interruption,
     standard_output,
     write_output,
 )
@@ -198,6 +200,50 @@ def stat(common: SharedOptions, key: Key, domain: Domain = DEFAULT_DOMAIN) -> No
         _about(key, domain) | {"bytes": found.size_bytes, "tag": str(found.tag)} | place,
         "\n".join(lines),
     )
+
+
+def watch(
+    common: SharedOptions,
+    prefix: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PREFIX]", help="Only names that begin with PREFIX.", show_default=False
+        ),
+    ] = "",
+    domain: Domain = DEFAULT_DOMAIN,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="POINT",
+            help="Only later changes, and some of them again; as an earlier watch printed it.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print every object and then the changes of the objects as they come, until Ctrl-C.
+
+    A line is a version that every later read finds, or a newer one; of several changes the last is
+    sure to come. With --json a line has the point from which another watch goes on.
+    """
+    point = since
+
+    async def use(store: "ObjectStore") -> None:
+        nonlocal point
+        async for notice in store.watch(prefix, since=since):
+            point = notice.since or point
+            kind = "delete" if notice.deleted else "write"
+            if common.json:
+                about = _about(notice.key, domain) | {"tag": str(notice.tag), "kind": kind}
+                print_line(json.dumps(about | {"since": notice.since}))
+            else:
+                print_line(f"{kind:<6}  {notice.tag!s:>20}  {printable(notice.key)}")
+
+    def outcome() -> str:
+        return "no change was told" if point is None else f"--since {point} goes on here"
+
+    with reporting_interruption(outcome):
+        _with_store(common, domain, use)
 
 
 def _with_store(

@@ -13,14 +13,13 @@ from ares.cli.observe.domain_survey import DomainState, is_of_file, outlook_of_f
 from ares.cli.observe.observed_releases import releases, sentence, warning
 from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import printable, size
-from ares.model.errors import STARTING
+from ares.model.errors import NO_ANSWER, STARTING
 from ares.model.identity import (
     ServerId,
     shown,
 )
 from ares.model.messages import ConsensusDescription, Description, FollowReport
 from ares.model.numbers import plural
-from ares.model.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ import typer
 
 from ares.cli.options import SharedOptions
 from ares.cli.terminal import Show, parse_size, progress_bar, size
-from ares.model.errors import BadInput
+from ares.model.errors import NO_ANSWER, BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import (
     AnyMessage,
@@ -25,7 +25,6 @@ from ares.model.messages import (
     Upkeep,
 )
 from ares.model.numbers import plural
-from ares.model.quorum import NO_ANSWER
 from ares.platform.loop import run
 
 if TYPE_CHECKING:

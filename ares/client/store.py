@@ -35,8 +35,12 @@ from ares.reconfig.throttle import Throttle
 from ares.reconfig.view import View
 from ares.registers.coverable import read_versioned, write_versioned
 from ares.registers.mirroring import CopyReport, MirrorPass
+from ares.registers.object_watch import ObjectNotice, ObjectWatch, point_of, watch_round
 from ares.registers.operations import delete, read, stat, write
 from ares.registers.survey import list_objects
+
+WATCH_PAUSE_S = 0.1
+"""Pause of a watch after a round that brought everything."""
 
 Result = TypeVar("Result")
 
@@ -319,6 +323,37 @@ class ObjectStore(ObjectDomain):
             )
             for name in names:
                 yield name
+
+    async def watch(
+        self, prefix: str = "", *, since: str | None = None, timeout_s: float | None = None
+    ) -> AsyncIterator[ObjectNotice]:
+        """Yield notices of the versions of the objects whose names begin with ``prefix``, for ever.
+
+        The watch begins with a notice of every such object, deleted ones included, and tells of
+        changes from then on. After the last write of an object a notice of it comes; notices of an
+        object never go back; versions in between may be left out. A notice comes once every read
+        finds its version, or a newer one. ``since``: of a notice; tell the later changes, some of
+        them again. ``timeout_s`` bounds a standstill. Raises :class:`ares.ObjectWatchGap` if the
+        changes since then are not known any more, :class:`ares.ConfigurationRefused` for servers of
+        an earlier release, and :class:`ares.BadInput` in a write-once domain.
+        """
+        checked_prefix(prefix)
+        if prefix:
+            checked_key(prefix)
+        watch = ObjectWatch(prefix, None if since is None else point_of(since))
+        while True:
+            if self._view.sequence.last_known.write_once:
+                raise BadInput(f"domain {self.name!r} is write-once: its names never change")
+            notices = await self._runner.run(
+                watch_round(self._view, watch),
+                f"watch of {prefix!r}",
+                self._timeout(timeout_s),
+                progress=unreported,
+            )
+            for notice in notices:
+                yield notice
+            if not watch.more:
+                await asyncio.sleep(WATCH_PAUSE_S)
 
     async def copy_into(
         self,

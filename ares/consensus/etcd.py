@@ -31,10 +31,14 @@ from aetcd import rpc
 from ares.cluster.tables import EtcdSettings
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision, Finalized, require_place
-from ares.model.errors import ConfigurationRefused, ConsensusUnavailable, UnreadableDecision
+from ares.model.errors import (
+    NO_TROUBLES,
+    ConfigurationRefused,
+    ConsensusUnavailable,
+    UnreadableDecision,
+)
 from ares.model.identity import NO_CALL, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
-from ares.model.quorum import NO_TROUBLES
 
 ETCD_MAGIC = b"ares"
 ETCD_FORMAT = 1

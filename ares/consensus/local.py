@@ -6,9 +6,9 @@ lost with the process.
 
 from ares.model.configuration import Configuration
 from ares.model.decision import DecisionTable, require_place
+from ares.model.errors import NO_TROUBLES
 from ares.model.identity import NO_CALL, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
-from ares.model.quorum import NO_TROUBLES
 
 _MEMBER = ServerId("local")
 

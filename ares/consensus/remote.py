@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ares.model.configuration import Configuration
 from ares.model.decision import require_place
-from ares.model.errors import ConsensusUnavailable, NotAuthorized
+from ares.model.errors import NO_ANSWER, ConsensusUnavailable, NotAuthorized
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
 from ares.model.messages import (
     AnyMessage,
@@ -30,7 +30,6 @@ from ares.model.messages import (
     TellFinalized,
     Undecided,
 )
-from ares.model.quorum import NO_ANSWER
 from ares.net.port import Connections
 
 MEMBER_SILENCE_S = 0.7

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from ares.engine.effects import Gather, Operation, Together
+from ares.engine.quorum import QuorumState, Tally
 from ares.model.errors import ElementRefused, NotAuthorized, Unavailable, Uncertain
 from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId, shown
 from ares.model.messages import REPLY_OF, PutAhead, PutData, Question, Reason
-from ares.model.quorum import QuorumState, Tally
 
 ROUND_RESEND_S = 0.5
 SEND_BYTES_PER_S_EXPECTED = 50e6

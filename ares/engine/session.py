@@ -18,6 +18,7 @@ from ares.engine.effects import Agree, Announce, Gather, Now, Operation, Pause, 
 from ares.engine.jobs import Job, Key, OperationRecorder, ParallelGroup, Refusal, Round, Task, begin
 from ares.engine.phases import CONSENSUS, PAUSE, QUEUE
 from ares.engine.port import FastPath, Letter, NoFastPath
+from ares.engine.quorum import QuorumState
 from ares.engine.readiness import Readiness
 from ares.engine.takeover import FastOperation, job_of, rounds_of
 from ares.model.codec import Frame, decode_replies, decode_requests
@@ -32,7 +33,6 @@ from ares.model.identity import (
     ServerId,
 )
 from ares.model.messages import AnyMessage, Introduce, PutData, Reason, Refused
-from ares.model.quorum import QuorumState
 
 SESSION_TICK_S = 0.025
 ROUND_RESEND_S_MAX = 4.0

@@ -6,6 +6,7 @@ kept for invariants of this package.
 
 import shlex
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, dataclass_transform
 
 from ares.model.identity import FILE_DOMAINS, RESERVED, ObjectName, ServerId, shown
@@ -16,6 +17,9 @@ OBJECTS_NAMED_MAX = 5
 
 STARTING = "starting: "
 """Begin of the reason given by a server that has not read its journals yet."""
+
+NO_ANSWER = "no answer"
+NO_TROUBLES: Mapping[ServerId, str] = MappingProxyType({})
 
 
 class AresError(Exception):
@@ -333,6 +337,17 @@ class LogSealed(_Detailed, Uncertain):
         "Nothing was lost and entries can be read; reconfigure the log, to the same servers if "
         "need be, and try again"
     )
+
+
+class ObjectWatchGap(AresError):
+    """The changes since a point cannot be told any more; no object is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the changes since this point are no longer known to a quorum: the domain moved, "
+            "servers were restarted, or too many changes came. Nothing is lost: watch again "
+            "without a point, which begins with every object"
+        )
 
 
 class ConfigurationRefused(AresError):

@@ -40,6 +40,12 @@ from ares.model.identity import (
     ObjectName,
     ServerId,
 )
+from ares.model.listing_messages import PAGE_OBJECTS_MAX as PAGE_OBJECTS_MAX
+from ares.model.listing_messages import ChangedObjects as ChangedObjects
+from ares.model.listing_messages import ListedObject as ListedObject
+from ares.model.listing_messages import ListObjects as ListObjects
+from ares.model.listing_messages import ObjectsReply as ObjectsReply
+from ares.model.listing_messages import WatchObjects as WatchObjects
 from ares.model.log_messages import (
     Append,
     Appended,
@@ -79,10 +85,8 @@ from ares.model.numbers import Durations as Durations
 from ares.model.tag import Tag
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
 
-PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
-"""Objects in a listing reply; names of objects left behind by a move, for each configuration
-described.
-"""
+LEFT_NAMED_MAX = 20
+"""Names of objects left behind by a move, for each configuration described."""
 
 EARLIER_MAX = 64
 """Chains of a log told together with a new chain: the unfinalized ones, and the chain before them.
@@ -173,24 +177,6 @@ class CollectConfig(Message, frozen=True, tag=6):
     @property
     def bulk(self) -> int:
         return CONFIGURATION_WORK
-
-
-class ListObjects(Message, frozen=True, tag=7):
-    """A request for a page of a configuration's objects.
-
-    The page holds at most ``limit`` names after ``after``, in order.
-    """
-
-    configuration: ConfigurationId
-    after: str
-    limit: Count
-    prefix: str = ""
-    successor: Successor | None = None
-    trace: Trace = None
-
-    @property
-    def bulk(self) -> int:
-        return 0 if self.successor is None else CONFIGURATION_WORK
 
 
 class Introduce(Message, frozen=True, tag=8):
@@ -419,32 +405,6 @@ class Ack(Message, frozen=True, tag=34):
     spent: Spent | None = None
 
 
-class ListedObject(Struct, frozen=True, array_like=True, gc=False):
-    """An object, its newest tag at this server, and whether that version is a tombstone."""
-
-    name: ObjectName
-    tag: Tag
-    deleted: bool
-
-
-class ObjectsReply(Message, frozen=True, tag=35):
-    """The answer to :class:`ListObjects`.
-
-    ``asked``: number of tags and values which users have asked of the server since its start, from
-    which a mover sees the server's load; 0 from a release without this field.
-    """
-
-    objects: Annotated[tuple[ListedObject, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
-    more: bool
-    successor: Successor | None
-    spent: Spent | None = None
-    asked: Count = 0
-
-    @property
-    def bulk(self) -> int:
-        return sum([LISTED_WORK + len(listed.name) for listed in self.objects])
-
-
 class Reason(enum.IntEnum):
     """The reason of a server's refusal."""
 
@@ -577,6 +537,8 @@ class Description(Message, frozen=True, tag=37):
     """Seconds since the first copy ahead for the configuration asked about; 0 without a copy."""
     write_once: bool = False
     """The server knows write-once domains; False from a release without this field."""
+    watches: bool = False
+    """The server tells changes to watches; False from a release without this field."""
 
     @property
     def bulk(self) -> int:
@@ -673,6 +635,7 @@ Keyed = (
     | Finalize
     | QueryList
     | Drop
+    | WatchObjects
 )
 """Requests about a configuration."""
 
@@ -685,7 +648,7 @@ Question = Keyed | Describe | Where | PullElement | PutAhead | Adopt
 Carrier = GetData | WriteConfig | CollectConfig | ListObjects | QueryList | LookRow | Fetch
 """Requests that carry, or may carry, a successor (rule R1)."""
 
-Timed = TagReply | DataReply | Ack | ObjectsReply | ListReply
+Timed = TagReply | DataReply | Ack | ObjectsReply | ListReply | ChangedObjects
 """Replies with the time spent on a traced request."""
 
 READ_REPLIES = frozenset({TagReply, DataReply, ListReply})
@@ -705,6 +668,7 @@ Reply = (
     | Located
     | ListReply
     | AheadReply
+    | ChangedObjects
 )
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
@@ -737,6 +701,7 @@ REQUEST_KINDS: dict[type[AnyMessage], RequestKind] = {
     QueryList: _of_objects(ListReply, Role.READ, ShownState.OBJECT, room=_pointer),
     PutData: _of_objects(Ack, Role.WRITE, ShownState.OBJECT, changes=True, room=_element),
     ListObjects: _of_objects(ObjectsReply, Role.READ, ShownState.LISTING, room=_pointer),
+    WatchObjects: _of_objects(ChangedObjects, Role.READ, ShownState.LISTING),
     Drop: _of_objects(
         Ack, Role.WRITE, ShownState.LISTING, changes=True, room=NeededRoom.DROPPED_NAMES
     ),

@@ -33,6 +33,7 @@ from ares.model.messages import (
     LEFT_NAMED_MAX,
     PAGE_OBJECTS_MAX,
     Ack,
+    ChangedObjects,
     CollectConfig,
     ConfigurationReport,
     DataReply,
@@ -52,6 +53,7 @@ from ares.model.messages import (
     ReadConfig,
     Reply,
     TagReply,
+    WatchObjects,
     WriteConfig,
 )
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
@@ -68,6 +70,7 @@ from ares.replica.facts import (
 )
 from ares.replica.object_table import NAME_CHARACTERS_SURE, PythonObjectTable
 from ares.replica.port import ObjectTable, PutEffect
+from ares.replica.recent_changes import RecentChanges
 
 INLINE_BYTES_MAX = 8 * 1024
 """Size up to which an element comes with every get-data answer, asked for or not."""
@@ -104,6 +107,7 @@ class ConfigurationState:
     kind of request, as a table: testing classes in sequence takes longer than answering.
     ``element_index``: index of the elements held here. ``capacity``: most versions of an object.
     ``order_known``: see below. ``value_bytes``: bytes of the largest new value taken from clients.
+    ``changes``: the list for watches, which all configurations of a server share.
 
     The table remembers the objects with a put after nextC, and the server can say of the other
     objects that all their versions were here before: a mover finds these versions, because its
@@ -136,6 +140,7 @@ class ConfigurationState:
         self.share = ConfigurationUsage(JournalUsage()) if usage is None else usage
         self.drop_records = DropRecords(self.share)
         self._clock = clock
+        self.changes = RecentChanges(lambda: 0)
         self.value_bytes = value_bytes
         self._left: SortedDict[ObjectName, None] = SortedDict()
         self._forgotten: SortedDict[ObjectName, None] = SortedDict()
@@ -153,6 +158,7 @@ class ConfigurationState:
             Finalize: self.finalize,
             QueryList: self.query_list,
             Drop: self.drop_names,
+            WatchObjects: self.watch_objects,
         }
 
     def install(self, successor: Successor) -> None:
@@ -367,6 +373,7 @@ class ConfigurationState:
             self._left[object] = None
         effect = self.objects.put(object, tag, element, place, self.successor is not None)
         if effect == PutEffect.STORED:
+            self.changes.note(put)
             return put
         if effect == PutEffect.TRIMMED:
             return TagsTrimmed(put.configuration, object, tag)
@@ -468,6 +475,29 @@ class ConfigurationState:
         limit = min(max(request.limit, 1), PAGE_OBJECTS_MAX)
         page, more = self.objects.page(request.after, request.prefix, limit)
         return ObjectsReply(request.call, page, more, self.successor)
+
+    def watch_objects(self, request: WatchObjects) -> ChangedObjects:
+        """Answer WatchObjects, and begin the server's list of changes (rule R26).
+
+        A watcher whose changes are not all here gets the listing, and every change from now on.
+        Raises :class:`BadInput`.
+        """
+        after, prefix, position = request.after, request.prefix, request.position
+        if not fits(prefix, KEY_BYTES_MAX) or not fits(after or "", KEY_BYTES_MAX):
+            raise BadInput(f"a watch is of names of at most {KEY_BYTES_MAX} bytes")
+        changes = self.changes
+        changes.ask()
+        if not changes.covers(request.epoch, position):
+            after, position = "", changes.newest
+        if after is None:
+            position, objects = changes.since(position, self.configuration.id, prefix)
+        else:
+            objects, more = self.objects.page(after, prefix, PAGE_OBJECTS_MAX)
+            after = objects[-1].name if more else None
+        more = after is not None or position < changes.newest
+        return ChangedObjects(
+            request.call, changes.epoch, position, after, objects, more, self.successor
+        )
 
     @property
     def bytes(self) -> int:

@@ -15,6 +15,7 @@ from ares.model.messages import (
     REQUEST_KINDS,
     Ack,
     AnyMessage,
+    ChangedObjects,
     DataReply,
     Description,
     Introduce,
@@ -183,6 +184,6 @@ def _rows(reply: Reply) -> int:
         return 1 + len(reply.tags)
     if type(reply) is ListReply:
         return 1 + len(reply.entries)
-    if type(reply) is ObjectsReply:
+    if type(reply) is ObjectsReply or type(reply) is ChangedObjects:
         return 1 + len(reply.objects)
     return 1 + len(reply.hosted) if type(reply) is Description else 1

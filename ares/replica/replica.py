@@ -17,6 +17,7 @@ keep of a fact when its place is about to go.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import count
 
 import msgspec
 from msgspec import Struct
@@ -76,6 +77,7 @@ from ares.replica.facts import (
 )
 from ares.replica.object_table import PythonObjectTable
 from ares.replica.port import BatchReplay, NewTable
+from ares.replica.recent_changes import CHANGES_KEPT, RecentChanges
 
 _REASON_OF_ERROR = {
     ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
@@ -106,6 +108,11 @@ class ReplicaParts(Struct, frozen=True):
     replay: BatchReplay | None = None
     """Joins usual batches of a journal into such tables; None: each fact is joined."""
 
+    new_epoch: Callable[[], int] = count(1).__next__
+    """Numbers the lists of changes for watches; a process that may restart draws them at random."""
+
+    changes_kept: int = CHANGES_KEPT
+
 
 USUAL_PARTS = ReplicaParts()
 
@@ -127,7 +134,7 @@ class Replica:
     ``journaled``: the server has a journal, which first gives all facts to :meth:`restore`;
     afterwards requests in need of room (:class:`ares.model.messages.NeededRoom`) go through
     :meth:`put` and :meth:`point`. ``account``: the account of the journal. ``ahead``: copies for
-    configurations that may be decided, in memory (rule R24).
+    configurations that may be decided, in memory (rule R24). ``changes``: for watches (rule R26).
     """
 
     def __init__(
@@ -142,6 +149,7 @@ class Replica:
         self.identity = identity
         self.journaled = journaled
         self.account = JournalUsage()
+        self.changes = RecentChanges(parts.new_epoch, parts.changes_kept)
         self.ahead = AheadCopies(parts.clock)
         self._releasing: dict[ConfigurationId, ConfigurationState] = {}
         """The collected configurations which may have memory to be freed."""
@@ -356,6 +364,7 @@ class Replica:
                 self._note_final,
                 self._parts.value_bytes,
             )
+            hosting.changes = self.changes
             if self._restoring:
                 hosting.begin_restoring()
             hosting.answers[CollectConfig] = partial(self._collect, hosting)
@@ -397,6 +406,7 @@ class Replica:
             ahead=True,
             copying_s=0.0 if request.copies_of is None else self.ahead.copying_s(request.copies_of),
             write_once=True,
+            watches=True,
         )
 
     def _introduced(self, request: Introduce) -> Reply | None:

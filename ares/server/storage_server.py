@@ -28,7 +28,7 @@ import msgspec
 from ares import compiled
 from ares.compiled import ServedTurn
 from ares.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic, Vitals, holding
-from ares.model.codec import Encoded, Outgoing
+from ares.model.codec import Encoded, Outgoing, encode_array
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import (
@@ -69,7 +69,7 @@ from ares.platform.json_logs import set_level
 from ares.platform.memory import give_back_freed_memory, memory_bytes
 from ares.platform.release import version
 from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
-from ares.replica.facts import Fact, fact_bytes_max
+from ares.replica.facts import Fact, TagsTrimmed, fact_bytes_max
 from ares.replica.group_commit import GroupCommit, Served, served_of
 from ares.replica.replica import Pointing, Replica
 from ares.security.roles import Admission
@@ -94,6 +94,9 @@ log = logging.getLogger(__name__)
 
 TRIM_PORTIONS = 20
 """Freed portions of collected configurations after which their memory goes back to the system."""
+
+_decode_facts = msgspec.msgpack.Decoder(list[PutData | TagsTrimmed]).decode
+"""Decodes the facts of the compiled core."""
 
 _ASKS_NOBODY = "this server asks no other servers"
 _NOT_PUBLISHED = (
@@ -391,10 +394,13 @@ class StorageServer:
         """Serve a read from the network through the compiled core.
 
         The effect is :meth:`handler` of all messages, and ``users`` are told. None if a message is
-        unusual: no message was handled.
+        unusual: no message was handled. Changes for watches are known from the core's facts, hence
+        a server without a journal serves all requests in Python while it has watches.
         """
         core, admission = self._core, self._admission
         if core is None or self._ending or self._full_disk.refuses:
+            return None
+        if self._at_once and self.replica.changes.recording:
             return None
         writes = True if admission is None else admission.may_write(sender)
         if writes is None:
@@ -423,8 +429,13 @@ class StorageServer:
     def _commit_served(self, sender: Sender, served: ServedTurn) -> None:
         """Append the core's facts to the journal, and keep the replies waiting for the facts."""
         if served.facts is not None:
-            self._journal.extend(Encoded(*served.facts), served.fact_bytes)
+            facts = Encoded(*served.facts)
+            self._journal.extend(facts, served.fact_bytes)
             self._gather(served.fact_bytes)
+            if self.replica.changes.recording:
+                for fact in _decode_facts(encode_array([facts])):
+                    if isinstance(fact, PutData):
+                        self.replica.changes.note(fact)
         for commit, replies, rows, reads, writes in served.waiting:
             commit.keep_encoded(
                 sender, Encoded(reads + writes, replies), rows, self._batch_s, reads, writes

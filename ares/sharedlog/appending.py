@@ -18,11 +18,17 @@ from math import inf
 from msgspec import Struct
 
 from ares.model.configuration import Configuration, Successor
-from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable, Uncertain
+from ares.model.errors import (
+    NO_TROUBLES,
+    AppendUncertain,
+    BadInput,
+    PositionTaken,
+    Unavailable,
+    Uncertain,
+)
 from ares.model.identity import NO_CALL, CallId, ClientId, ServerId
 from ares.model.log_messages import Append, Appended, AppendOutcome, AwaitAppend
 from ares.model.numbers import POSITION_MAX
-from ares.model.quorum import NO_TROUBLES
 from ares.sharedlog.entries import check_batch
 
 APPENDS_IN_FLIGHT_MAX = 1000

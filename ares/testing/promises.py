@@ -22,6 +22,7 @@ from ares.model.messages import (
     Adopt,
     AheadReply,
     AnyMessage,
+    ChangedObjects,
     CollectConfig,
     CopyOutcome,
     DataReply,
@@ -39,6 +40,7 @@ from ares.model.messages import (
     QueryList,
     Refused,
     TagReply,
+    WatchObjects,
 )
 from ares.model.tag import TAG_ZERO, Tag
 from ares.net.port import Connections
@@ -87,7 +89,8 @@ class Promises:
     def note_reply(self, request: AnyMessage, reply: AnyMessage) -> None:
         """Note the server's reply to ``request``."""
         if not isinstance(request, Keyed | PullElement | Adopt) or not isinstance(
-            reply, Ack | TagReply | DataReply | ObjectsReply | ListReply | AheadReply
+            reply,
+            Ack | TagReply | DataReply | ObjectsReply | ListReply | AheadReply | ChangedObjects,
         ):
             return
         self.count += 1
@@ -109,7 +112,7 @@ class Promises:
                 self._trimmed[key] = max(self._trimmed.get(key, TAG_ZERO), reply.trimmed)
             case QueryList(), ListReply():
                 self._note(id, request.object, *(entry.tag for entry in reply.entries))
-            case ListObjects(), ObjectsReply():
+            case ListObjects() | WatchObjects(), ObjectsReply() | ChangedObjects():
                 for listed in reply.objects:
                     self._note(id, listed.name, listed.tag)
             case CollectConfig(), Ack():

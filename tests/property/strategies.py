@@ -54,6 +54,7 @@ from ares.model.messages import (
     AheadReply,
     AnyMessage,
     AskedFrom,
+    ChangedObjects,
     CollectConfig,
     ConfigurationReport,
     ConsensusDescription,
@@ -96,6 +97,7 @@ from ares.model.messages import (
     TellFinalized,
     Undecided,
     Usage,
+    WatchObjects,
     Where,
     WriteConfig,
 )
@@ -214,6 +216,11 @@ FIELDS = {
     WriteConfig: (ids, successors),
     CollectConfig: (ids, successors),
     ListObjects: (ids, texts, counts, texts, maybe),
+    WatchObjects: (ids, texts, words, counts, st.none() | texts),
+    ChangedObjects: (
+        *(words, counts, st.none() | texts),
+        *(st.lists(listed, max_size=4).map(tuple), st.booleans(), maybe),
+    ),
     Introduce: (configurations,),
     Describe: (st.booleans(), st.lists(texts, max_size=3).map(tuple)),
     Scrub: (st.booleans(),),

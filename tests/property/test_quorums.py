@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ares.engine.quorum import QuorumState, Tally
 from ares.model.configuration import Configuration
-from ares.model.quorum import QuorumState, Tally
 
 
 def configurations(n):

@@ -66,6 +66,7 @@ from ares.model.messages import (
     SetLogLevel,
     TellFinalized,
     Upkeep,
+    WatchObjects,
     Where,
     WriteConfig,
 )
@@ -123,6 +124,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         GetData(CALL, C0.id, KEY, True, None, PENDING),
         ListObjects(CALL, C0.id, "", 10),
         ListObjects(CALL, C0.id, "", 10, "", PENDING),
+        WatchObjects(CALL, C0.id, "", 0, 0, None),
         ReadConfig(CALL, C0.id),
         WriteConfig(CALL, C0.id, PENDING),
         Introduce(CALL, NEXT),

@@ -52,6 +52,7 @@ from tests.simulation.log_disk_controls import LOG_DISK_CONTROLS
 from tests.simulation.log_rule_controls import LOG_RULE_CONTROLS
 from tests.simulation.name_controls import NAME_CONTROLS
 from tests.simulation.patches import together
+from tests.simulation.watch_controls import WATCH_CONTROLS
 
 
 def without_r1() -> Any:
@@ -337,6 +338,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     **LOG_DISK_CONTROLS,
     **LOG_RULE_CONTROLS,
     **NAME_CONTROLS,
+    **WATCH_CONTROLS,
 }
 """Controls by name: the change, and the scenario that shows it best."""
 

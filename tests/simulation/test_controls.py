@@ -30,6 +30,7 @@ FIRST = {
     "rotten elements that are forgotten": 58,
     "elements that are not rebuilt": 33,
     "anchors that do not tell how long a segment was": 34,
+    "gaps that are not told": 270,
     "places gone before their copies are durable": 112,
 }
 """First seeds of the hunts for rare controls: a few before the seed that notices."""

@@ -45,6 +45,7 @@ from ares.model.messages import (
     AheadReply,
     AnyMessage,
     AskedFrom,
+    ChangedObjects,
     CollectConfig,
     ConfigurationReport,
     ConsensusDescription,
@@ -88,6 +89,7 @@ from ares.model.messages import (
     TellFinalized,
     Undecided,
     Usage,
+    WatchObjects,
     Where,
     WriteConfig,
 )
@@ -121,6 +123,7 @@ SINCE: list[AnyMessage] = [
         ahead=True,
         copying_s=2.5,
         write_once=True,
+        watches=True,
     ),
     Describe(_CALL, True, copies_of=_C),
     Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5, 6, True, 3, 4),
@@ -135,6 +138,9 @@ SINCE: list[AnyMessage] = [
     Adopt(_CALL, _C, (ObjectVersion(_KEY, _TAG), ObjectVersion(ObjectName("l"), _TAG))),
     AheadReply(_CALL, bytes(CopyOutcome), _SUCCESSOR),
     Drop(_CALL, _C, (_KEY, ObjectName("l"))),
+    WatchObjects(_CALL, _C, "prefix", 9, 7, "after"),
+    WatchObjects(_CALL, _C, "", 0, 0, None),
+    ChangedObjects(_CALL, 9, 7, "after", (ListedObject(_KEY, _TAG, True),), True, _SUCCESSOR),
 ]
 """Messages, and messages with fields, added since a release."""
 

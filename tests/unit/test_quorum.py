@@ -1,6 +1,6 @@
-"""A tally's examples (ares/model/quorum.py). The model check is a property."""
+"""A tally's examples (ares/engine/quorum.py). The model check is a property."""
 
-from ares.model.quorum import QuorumState, Tally
+from ares.engine.quorum import QuorumState, Tally
 
 
 def tally(needed: int = 2) -> Tally[str]:

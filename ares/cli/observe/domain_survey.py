@@ -16,7 +16,7 @@ from msgspec import Struct
 from ares.cli.observe.observed_chains import ObservedChains, chains_seen
 from ares.cli.terminal import printable
 from ares.model.configuration import Configuration, Server
-from ares.model.errors import AresError
+from ares.model.errors import NO_ANSWER, AresError
 from ares.model.identity import (
     DIRECTORY_PREFIX,
     FILE_DOMAINS,
@@ -27,7 +27,6 @@ from ares.model.identity import (
 )
 from ares.model.messages import ConfigurationReport
 from ares.model.numbers import plural
-from ares.model.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
     from ares.client.domain import Domain

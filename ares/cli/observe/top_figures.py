@@ -24,9 +24,9 @@ from ares.cli.observe.domain_survey import (
 from ares.cli.observe.observed_chains import chains_seen
 from ares.cluster.sites import site_of
 from ares.model.configuration import Configuration
+from ares.model.errors import NO_ANSWER
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.messages import ConfigurationReport, Description, Durations, ServerWork
-from ares.model.quorum import NO_ANSWER
 
 SLOW_SERVER_S = 0.02
 SLOW_SERVER_TIMES = 4

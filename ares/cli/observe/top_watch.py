@@ -25,10 +25,9 @@ from ares.cli.observe.top_figures import (
 from ares.cli.status_command import autopilot_sentence, consensus_outlook, members_of
 from ares.cluster.sites import labels_of
 from ares.model.configuration import Server
-from ares.model.errors import AresError, NotAuthorized
+from ares.model.errors import NO_ANSWER, AresError, NotAuthorized
 from ares.model.identity import ServerId
 from ares.model.messages import ConsensusDescription
-from ares.model.quorum import NO_ANSWER
 from ares.platform import tasks
 
 if TYPE_CHECKING:

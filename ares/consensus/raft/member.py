@@ -29,10 +29,15 @@ from ares.consensus.raft.directory import MemberDirectory
 from ares.consensus.raft.replicated import NOTE_BYTES_MAX, Outcome, ReplicatedTable, crossing
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision, require_place
-from ares.model.errors import BadInput, BadMessage, ConfigurationRefused, ConsensusUnavailable
+from ares.model.errors import (
+    NO_TROUBLES,
+    BadInput,
+    BadMessage,
+    ConfigurationRefused,
+    ConsensusUnavailable,
+)
 from ares.model.identity import NO_CALL, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
-from ares.model.quorum import NO_TROUBLES
 
 DECISION_BYTES_MAX = 64 * 1024
 

@@ -16,6 +16,7 @@ from ares.model.messages import (
     Ack,
     AheadReply,
     AnyMessage,
+    ChangedObjects,
     DataReply,
     Describe,
     Drop,
@@ -221,7 +222,9 @@ class SimPromises:
     def check_replies(self, client: str, replies: Sequence[AnyMessage]) -> None:
         """Check replies. Raises :class:`PromiseBroken` for data that no client gave."""
         for reply in replies:
-            if isinstance(reply, Ack | TagReply | DataReply | ObjectsReply | AheadReply):
+            if isinstance(
+                reply, Ack | TagReply | DataReply | ObjectsReply | AheadReply | ChangedObjects
+            ):
                 request = self._asked[client, reply.call]
                 self._book.note_reply(request, reply)
                 if (

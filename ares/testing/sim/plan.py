@@ -16,6 +16,7 @@ from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.reconfig.mover import Transfer
 from ares.reconfig.view import Switches
+from ares.replica.recent_changes import CHANGES_KEPT
 
 ARES_2022, ARES_2 = "ares-2022", "ares-2"
 """The scenarios of the algorithms as published, and the names of the algorithms in a plan."""
@@ -129,6 +130,14 @@ class SimClientPlan(Struct, frozen=True):
     lanes: int = 1
 
 
+class SimWatcherPlan(Struct, frozen=True):
+    """The plan of a watcher: the ends of its lives; each next life goes on at the last point."""
+
+    name: str
+    switches: Switches
+    restarts: tuple[float, ...] = ()
+
+
 class PlannedFault(Struct, frozen=True):
     """A fault: ``kind`` strikes ``servers`` (or the consensus service) at ``at`` for ``lasts_s``.
 
@@ -182,6 +191,7 @@ class SimPlan(Struct, frozen=True):
     are simulated, too (ares/testing/sim/simulated_server.py). ``scrubs``: servers verify their
     disks all the time. ``transfer``: how reconfigurers move large values. ``ahead``: reconfigurers
     copy ahead of the decision. ``earlier``: servers of a release without copies ahead.
+    ``changes_kept``: changes that a server keeps for watches.
     """
 
     scenario: str
@@ -199,6 +209,8 @@ class SimPlan(Struct, frozen=True):
     published: str = ""
     ahead: bool = False
     earlier: tuple[int, ...] = ()
+    watchers: tuple[SimWatcherPlan, ...] = ()
+    changes_kept: int = CHANGES_KEPT
 
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
@@ -213,6 +225,9 @@ class SimPlan(Struct, frozen=True):
         return sorted({step.key for client in self.clients for step in client.steps if step.key})
 
 
+SIM_CHANGES_KEPT = (2, 20, CHANGES_KEPT)
+"""Changes that servers keep for watches, to draw from."""
+
 SHARED_FILE, ATOMIC_FILE = "f", "a"
 """The prefix of keys that are names of files."""
 
@@ -226,7 +241,7 @@ class PlanBounds(Struct, frozen=True):
     to server. ``ahead``: the share of plans with copies ahead. ``earlier``: the share of servers of
     a release without copies ahead. ``lookups``: the share of steps that ask servers for the
     domain's place. ``published``: the algorithm as published that all clients run. ``write_once``:
-    the domain is write-once.
+    the domain is write-once. ``watchers``: number of watchers.
     """
 
     servers: tuple[int, int] = (5, 5)
@@ -275,6 +290,7 @@ class PlanBounds(Struct, frozen=True):
     lookups: float = 0.0
     published: str = ""
     write_once: bool = False
+    watchers: tuple[int, int] = (0, 0)
 
 
 _DUEL = PlanBounds(
@@ -306,6 +322,13 @@ _NAMES = PlanBounds(
     reconfigurers=(1, 2), reconfigurations=(1, 3), steps=(4, 8), ahead=0.3, by_servers=0.3,
     faults=(0, 3), kinds=("slow", "cut", "cut-in", "cut-out", "crash", "kill"), deaths=0.15,
     loss=(0.0, 0.0, 0.05), pause_s=0.02, chaos_s=3.0, delta=2, tail=(1.1, 2.0),
+)  # fmt: skip
+
+_WATCH = PlanBounds(
+    watchers=(1, 2), writers=(2, 4), readers=(1, 1), reconfigurers=(0, 2), reconfigurations=(1, 3),
+    steps=(4, 8), keys=(1, 4), faults=(0, 4), loss=(0.0, 0.0, 0.1), tail=(1.05, 1.6), deaths=0.5,
+    bad_links=(0.0, 0.0, 0.25), kinds=("crash", "kill", "disk", "slow", "cut", "cut-in", "cut-out"),
+    dies_s=(0.0, 0.3), chaos_s=2.0, pause_s=0.02, plain=0.1, ahead=0.3, by_servers=0.2,
 )  # fmt: skip
 
 OBJECT_SCENARIOS: dict[str, PlanBounds] = {
@@ -388,6 +411,11 @@ OBJECT_SCENARIOS: dict[str, PlanBounds] = {
         _NAMES, segment_bytes=(4096, 16_384), sync_s=(0.001, 0.01), frail=2,
         kinds=("crash", "crash", "kill", "kill", "broken", "full"), faults=(2, 6),
     ),
+    "watch": _WATCH,
+    "watch-journal": replace(
+        _WATCH, segment_bytes=(4096, 16_384), sync_s=(0.001, 0.01, 0.05), frail=2,
+        value_bytes=(0, 100, 9000), kinds=("crash", "crash", "kill", "broken", "full"),
+    ),
     "rot": _ROT,
     "gone": replace(_ROT, faults=(3, 7), kinds=("gone", "gone", "crash", "kill")),
     ARES_2022: replace(_PUBLISHED, published=ARES_2022),
@@ -415,21 +443,19 @@ def draw(seed: int, scenario: str) -> SimPlan:
         0.001,
         rng.choice(shape.bad_links),
     )
-    clients = [
-        _client(rng, shape, f"w{number}", ("write",), keys, servers)
-        for number in range(rng.randint(*shape.writers))
-    ]
-    clients += [
-        _client(rng, shape, f"r{number}", ("read",), keys, servers)
-        for number in range(rng.randint(*shape.readers))
-    ]
-    clients += [
-        _client(rng, shape, f"g{number}", ("reconfigure",), keys, servers)
-        for number in range(rng.randint(*shape.reconfigurers))
-    ]
+    clients: list[SimClientPlan] = []
+    for letter, operation, bounds in (
+        ("w", "write", shape.writers),
+        ("r", "read", shape.readers),
+        ("g", "reconfigure", shape.reconfigurers),
+    ):
+        clients += [
+            _client(rng, shape, f"{letter}{number}", (operation,), keys, servers)
+            for number in range(rng.randint(*bounds))
+        ]
     faults = tuple(_fault(rng, shape, servers) for _ in range(rng.randint(*shape.faults)))
-    disks = [fault for fault in faults if fault.kind == "disk"]
-    faults = tuple(fault for fault in faults if fault.kind != "disk" or fault is disks[0])
+    disks = [fault for fault in faults if fault.kind == "disk"][1:]
+    faults = tuple(fault for fault in faults if fault not in disks)
     if shape.collectors != (0, 0):
         clients += [
             _collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))
@@ -449,6 +475,8 @@ def draw(seed: int, scenario: str) -> SimPlan:
         published=shape.published,
         ahead=_is_in(shape.ahead, "ahead", scenario, seed),
         earlier=_earlier(shape.earlier, scenario, seed, servers),
+        watchers=_watchers(shape, scenario, seed),
+        changes_kept=Random(f"kept {scenario} {seed}").choice(SIM_CHANGES_KEPT),
     )
     if not shape.segment_bytes:
         return plan
@@ -470,6 +498,19 @@ def _earlier(share: float, scenario: str, seed: int, servers: int) -> tuple[int,
     """Draw the servers of an earlier release."""
     numbers = range(servers)
     return tuple(number for number in numbers if _is_in(share, "earlier", scenario, seed, number))
+
+
+def _watchers(shape: PlanBounds, scenario: str, seed: int) -> tuple[SimWatcherPlan, ...]:
+    """Draw the watchers and the ends of their lives, by a generator of their own."""
+    rng = Random(f"watchers {scenario} {seed}")
+    return tuple(
+        SimWatcherPlan(
+            f"o{number}",
+            Switches(rng.random() >= shape.plain),
+            tuple(rng.uniform(0, shape.chaos_s / 3) for _ in range(rng.randint(0, 3))),
+        )
+        for number in range(rng.randint(*shape.watchers))
+    )
 
 
 def _client(

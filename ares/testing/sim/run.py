@@ -8,7 +8,7 @@ import logging
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -39,6 +39,7 @@ from ares.testing.sim.shared_log.log_plan import LogPlan, draw_log
 from ares.testing.sim.shared_log.log_run import SimLogRun
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import EarlierServer, LateServer, SimServer
+from ares.testing.sim.simulated_watcher import SimWatcher, WatcherLife
 from ares.testing.sim.world import (
     SIM_HEALING_S,
     SIM_STEPS_MAX,
@@ -113,6 +114,7 @@ class SimRun:
     def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.plan = plan
         self.world = SimWorld(plan, keep_story)
+        self.world.changes_kept = plan.changes_kept
         self.events: list[Event] = []
         self.chronicle = FileChronicle()
         places = SinglePlaces()
@@ -136,10 +138,15 @@ class SimRun:
         self._askers = {asker.name: asker for asker in (*askers, *scrubbers)}
         self._by_name = {server.name: server for server in self.servers}
         self.clients: dict[str, SimClient] = {}
+        self.watching: dict[str, WatcherLife] = {}
         for client in plan.clients:
             self._join(client)
             if client.dies_at is not None:
                 self.world.after(client.dies_at, self.clients[client.name].die)
+        numbers = itertools.count(len(plan.clients) + 1)
+        self._watchers = [
+            SimWatcher(self, watcher, next(numbers), self._c0) for watcher in plan.watchers
+        ]
         for fault in plan.faults:
             self.world.after(fault.at, self._strike, fault)
 
@@ -165,14 +172,13 @@ class SimRun:
 
     def _respond(self, server: str, client: str, replies: Sequence[Outgoing]) -> None:
         # A network copies its messages: the parts of elements may be views of a store.
-        receive = (
-            self.clients[client].receive if client in self.clients else self._askers[client].receive
-        )
+        receivers: list[Mapping[str, Any]] = [self.clients, self.watching, self._askers]
+        receive = next(named[client].receive for named in receivers if client in named)
         self.world.send(server, client, [bytes(frame) for frame in encode(replies)], receive)
 
     def consult(
         self,
-        client: SimClient,
+        client: SimClient | WatcherLife,
         what: Agree | Announce,
         answer: Callable[[Any], None],
         refuse: Callable[[Exception], None],
@@ -252,8 +258,27 @@ class SimRun:
                 f"{', '.join(stuck)} did not finish in {SIM_HEALING_S:g} s after all faults "
                 "were healed"
             )
+        self._await_notices()
         for client in self.clients.values():
             client.die()
+
+    def _await_notices(self) -> None:
+        """Wait until every watcher was told the last version of each object."""
+        end = self.world.now + NOTICES_S
+
+        def missing() -> list[str]:
+            return [
+                f"{watcher.plan.name} is not told of {key}"
+                for watcher in self._watchers
+                for key in watcher.missing(self.events)
+            ]
+
+        if self.plan.live:
+            self._until(lambda: self.world.now > end or not missing())
+            if late := missing():
+                raise PromiseBroken("; ".join(late))
+        for watcher in self._watchers:
+            watcher.stop()
 
     def look_back(self) -> None:
         """Read every key, crash as many servers as can be survived, and read again.
@@ -381,6 +406,8 @@ class SimRun:
                 "; ".join(violation.describe() for violation in coverable.violations[:3])
             )
         judge_files(self.chronicle)
+        for watcher in self._watchers:
+            watcher.judge(events)
 
 
 def _look(step: SimStep) -> SimStep:
@@ -389,6 +416,9 @@ def _look(step: SimStep) -> SimStep:
         return SimStep(0.001, "get-file", step.key)
     return SimStep(0.001, "read-versioned" if "versioned" in step.operation else "read", step.key)
 
+
+NOTICES_S = 60.0
+"""Time for the last notices after healing, beyond the longest pause between two reads."""
 
 CHUNK = 25
 

@@ -29,7 +29,7 @@ from ares.model.messages import (
     Request,
 )
 from ares.net.port import Sender
-from ares.replica.replica import Replica
+from ares.replica.replica import Replica, ReplicaParts
 from ares.server.element_puller import ElementPuller, Fetch
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch
 from ares.testing.sim.plan import member
@@ -108,6 +108,14 @@ class SimServer(ABC):
     ) -> None:
         """Handle the requests of a batch. ``frames``: as received; empty without a network."""
 
+    def _parts(self) -> ReplicaParts:
+        """Return the parts of the new process; its lists of changes get numbers of their own."""
+        return structs.replace(
+            SIM_REPLICA_PARTS,
+            new_epoch=self._world.epochs.__next__,
+            changes_kept=self._world.changes_kept,
+        )
+
     def _bringing(self) -> ElementPuller:
         """Return the ElementPuller of the new process; elements are lost after the process ends."""
         process = self.replica
@@ -147,7 +155,7 @@ class LateServer(SimServer):
     def _begin(self) -> None:
         del self._log[self._synced :]
         server = member(self.number, self.life)
-        self.replica = Replica(server.id, server.identity, self._c0, parts=SIM_REPLICA_PARTS)
+        self.replica = Replica(server.id, server.identity, self._c0, parts=self._parts())
         for request in self._log:
             self.replica.handle(request)
         self._core = server_core(self.replica.hosted)
@@ -156,7 +164,9 @@ class LateServer(SimServer):
     def _take(
         self, client: str, requests: list[Request | PullElement], frames: Sequence[Frame] = ()
     ) -> None:
-        served = self._core.serve([frames], True) if frames and self._core is not None else None
+        served = None
+        if frames and self._core is not None and not self.replica.changes.recording:
+            served = self._core.serve([frames], True)
         replies: list[Outgoing] = [] if served is None else answered(served)
         for request in requests:
             reply, changed = None, _changed(request)

@@ -1,6 +1,7 @@
 """The world of a run: virtual time, a random generator, the network, consensus, and the story."""
 
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from random import Random
@@ -13,6 +14,7 @@ from ares.model.errors import ConsensusUnavailable
 from ares.model.identity import CallId, ClientId, DomainName
 from ares.model.messages import AnyMessage, Decided, Element, ListedObject
 from ares.model.tag import Tag
+from ares.replica.recent_changes import CHANGES_KEPT
 from ares.testing.sim.invariants import SinglePlaces
 from ares.testing.sim.plan import Chances, PlannedFault
 
@@ -44,7 +46,8 @@ class SimWorld:
 
     ``story`` is kept only when asked for; ``digest`` covers every arrived message, with the time.
     ``read`` makes messages of frames, for the story. ``cuts``: the faults that separate servers
-    now. ``slow``: servers with slow messages.
+    now. ``slow``: servers with slow messages. ``epochs``: numbers of servers' lists of changes for
+    watches, each of at most ``changes_kept`` changes.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class SimWorld:
         self._hash = hashlib.blake2b(digest_size=16)
         self.cuts: list[PlannedFault] = []
         self.slow: set[str] = set()
+        self.epochs = itertools.count(1)
+        self.changes_kept = CHANGES_KEPT
         self._links: dict[tuple[str, str], float] = {}
 
     @property

@@ -2,17 +2,14 @@
 
 import enum
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from ares.model.errors import NO_ANSWER, NO_TROUBLES
 from ares.model.identity import ServerId
 
 Answer = TypeVar("Answer")
-
-NO_ANSWER = "no answer"
-NO_TROUBLES: Mapping[ServerId, str] = MappingProxyType({})
 
 
 class QuorumState(enum.Enum):

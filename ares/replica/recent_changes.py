@@ -1,0 +1,84 @@
+"""The recent changes of a server, for watches (rule R26): a bounded list in memory.
+
+The list begins with the first request of any watch, and costs nothing before. It ends when as many
+changes as it holds came without a request: nobody can need the changes any more. A list has an
+epoch, which no other list of any server process has: a watcher that meets another epoch, or whose
+position is older than the list, has missed changes, and reads the listing again.
+"""
+
+from collections.abc import Callable
+
+from ares.model.identity import ConfigurationId
+from ares.model.messages import DELETED_LENGTH, PAGE_OBJECTS_MAX, ListedObject, PutData
+
+CHANGES_KEPT = 32_768
+"""Changes in the list."""
+
+CHANGE_CHARACTERS_MAX = 4 * 1024 * 1024
+"""Characters of the names in the list."""
+
+
+class RecentChanges:
+    """The last changes of all configurations of a server.
+
+    ``new_epoch`` returns a number that it never returned before, in any process. ``kept``: most
+    changes in the list. ``recording``: the list exists, and every change is to be noted.
+    ``newest``: the position of the newest change; the first change has position 1.
+    """
+
+    def __init__(self, new_epoch: Callable[[], int], kept: int = CHANGES_KEPT) -> None:
+        self.recording = False
+        self.epoch = 0
+        self.newest = 0
+        self._new_epoch = new_epoch
+        self._kept = kept
+        self._changes: dict[int, tuple[ConfigurationId, ListedObject]] = {}
+        self._characters = 0
+        self._unasked = 0
+        """Changes since the last request."""
+
+    def ask(self) -> None:
+        """Note a request of a watch: begin the list, or keep it for longer."""
+        self._unasked = 0
+        if not self.recording:
+            self.recording = True
+            self.epoch, self.newest = self._new_epoch(), 0
+
+    def note(self, put: PutData) -> None:
+        """Append a version stored just now, and drop the oldest changes beyond the bounds."""
+        if not self.recording:
+            return
+        if self._unasked == self._kept:
+            self.recording = False
+            self._changes.clear()
+            self._characters = 0
+            return
+        self._unasked += 1
+        self.newest += 1
+        version = ListedObject(put.object, put.tag, put.element.length == DELETED_LENGTH)
+        self._changes[self.newest] = (put.configuration, version)
+        self._characters += len(version.name)
+        while len(self._changes) > self._kept or self._characters > CHANGE_CHARACTERS_MAX:
+            _, dropped = self._changes.pop(self.newest + 1 - len(self._changes))
+            self._characters -= len(dropped.name)
+
+    def covers(self, epoch: int, position: int) -> bool:
+        """Return whether every change after ``position`` of the list ``epoch`` is here."""
+        oldest = self.newest + 1 - len(self._changes)
+        return self.recording and epoch == self.epoch and oldest - 1 <= position <= self.newest
+
+    def since(
+        self, position: int, configuration: ConfigurationId, prefix: str
+    ) -> tuple[int, tuple[ListedObject, ...]]:
+        """Look at the next PAGE_OBJECTS_MAX changes after ``position``, all of them here.
+
+        Returns the position of the last, and the versions of ``configuration`` whose names begin
+        with ``prefix``.
+        """
+        last = min(position + PAGE_OBJECTS_MAX, self.newest)
+        looked_at = [self._changes[at] for at in range(position + 1, last + 1)]
+        return last, tuple(
+            version
+            for changed_in, version in looked_at
+            if changed_in == configuration and version.name.startswith(prefix)
+        )

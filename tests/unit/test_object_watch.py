@@ -1,0 +1,265 @@
+"""Watches of objects without a network (ares/registers/object_watch.py; rule R26)."""
+
+import pytest
+from msgspec import structs
+
+from ares.engine.effects import Gather
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import BadInput, ConfigurationRefused, NotAuthorized, ObjectWatchGap
+from ares.model.identity import CallId, ClientId, ObjectName
+from ares.model.messages import ChangedObjects, Describe, ListedObject, PutData, Reason, Refused
+from ares.model.tag import Tag
+from ares.registers import object_watch
+from ares.registers.object_watch import (
+    OPEN_NAMES_MAX,
+    ROUNDS_UNTIL_READ,
+    ObjectWatch,
+    WatchPoint,
+    point_of,
+    settled_version,
+    watch_round,
+)
+from ares.registers.operations import delete, write
+from tests.protocol.protocol_world import ProtocolWorld, servers
+
+ABD = Configuration.abd(servers(0, 1, 2)).at("default", 0)
+NEXT = Configuration.abd(servers(0, 1, 2)).at("default", 1)
+KEY = ObjectName("p/a")
+EPOCH = 7
+
+
+def tag(number: int) -> Tag:
+    return Tag(number, ClientId(1))
+
+
+def reply(*versions, position=0, epoch=EPOCH, after=None, more=False, successor=None):
+    listed = tuple(ListedObject(ObjectName(name), tag(number), False) for name, number in versions)
+    return ChangedObjects(CallId(1), epoch, position, after, listed, more, successor)
+
+
+def watching(point: WatchPoint | None = None) -> ObjectWatch:
+    watch = ObjectWatch("p/", point)
+    watch.able[ABD.id] = ABD.server_ids
+    return watch
+
+
+def told(watch: ObjectWatch, *answers: tuple[str, ChangedObjects]) -> list[tuple[str, int]]:
+    """Give the answers of a round, and return the notices."""
+    watch.take(ABD, dict(answers))
+    return [(listed.name, listed.tag.number) for listed in watch.end_round([ABD])]
+
+
+def test_a_version_is_told_when_a_quorum_has_reported_it():
+    watch = watching()
+    assert told(watch, ("s0", reply((KEY, 2))), ("s1", reply((KEY, 1)))) == []
+    assert told(watch, ("s2", reply((KEY, 2), position=1)), ("s1", reply())) == [(KEY, 2)]
+    assert told(watch, ("s1", reply((KEY, 1), (KEY, 2), position=2)), ("s0", reply())) == []
+
+
+def test_a_server_with_a_successor_does_not_count():
+    pending = Successor(NEXT, Status.PENDING)
+    watch = watching()
+    answers = [(f"s{number}", reply((KEY, 2), successor=pending)) for number in (0, 1, 2)]
+    assert told(watch, *answers) == []
+
+
+def test_reserved_and_impossible_names_are_not_told():
+    watch = watching()
+    names = ("\0domain/photos", "", "x" * 2000)
+    answers = reply(*[(name, 1) for name in names])
+    assert told(watch, ("s0", answers), ("s1", answers)) == []
+
+
+def test_a_point_names_versions_that_are_on_their_way():
+    watch = watching()
+    told(watch, ("s0", reply((KEY, 2), position=4)), ("s1", reply(position=9)))
+    assert watch.point == WatchPoint(ABD.id, {"s0": (EPOCH, 4), "s1": (EPOCH, 9)}, (KEY,))
+    assert point_of(watch.point.text()) == watch.point
+
+
+def test_a_point_waits_for_listings_and_for_too_many_open_versions():
+    watch = watching()
+    told(watch, ("s0", reply(after="p/b", more=True)), ("s1", reply()))
+    assert watch.point is None
+    many = [(f"p/{number}", 1) for number in range(OPEN_NAMES_MAX + 1)]
+    told(watch, ("s0", reply(*many)), ("s1", reply()))
+    assert watch.point is None
+
+
+def resumed(open: tuple[str, ...] = ()) -> ObjectWatch:
+    positions = {ObjectName(f"s{number}"): (EPOCH, 5) for number in (0, 1, 2)}
+    return watching(WatchPoint(ABD.id, positions, open))
+
+
+def test_a_resumed_watch_tells_changes_only():
+    watch = resumed()
+    listing = reply((KEY, 2), ("p/b", 1), position=5, more=True)
+    assert told(watch, ("s0", listing), ("s1", listing)) == []
+    changes = reply((KEY, 2), position=6)
+    assert told(watch, ("s0", changes), ("s1", changes)) == [(KEY, 2)]
+    assert told(watch, ("s0", reply(("p/b", 2), position=7)), ("s2", reply(("p/b", 2)))) == [
+        ("p/b", 2)
+    ]
+
+
+def test_a_resumed_watch_tells_the_versions_that_were_on_their_way():
+    watch = resumed((KEY,))
+    listing = reply((KEY, 2), ("p/b", 1), position=5)
+    assert told(watch, ("s0", listing), ("s1", listing)) == [(KEY, 2)]
+
+
+def test_a_resumed_watch_tells_versions_of_servers_with_a_hole():
+    watch = resumed()
+    lost = reply((KEY, 2), position=5, epoch=EPOCH + 1)
+    listing = reply(position=5)
+    assert told(watch, ("s1", lost), ("s2", lost)) == []
+    assert told(watch, ("s0", listing), ("s1", reply(epoch=EPOCH + 1))) == []
+    assert not watch.resumes(ABD, {"s0": listing, "s1": lost})
+    assert watch.resumes(ABD, {"s0": listing, "s2": listing}) is False
+
+
+def test_a_resumed_watch_whose_configuration_was_left_says_so():
+    with pytest.raises(ObjectWatchGap, match="Nothing is lost"):
+        resumed().end_round([NEXT])
+
+
+@pytest.mark.parametrize("text", ["", "x", "é", 7, None, "A" * 400_000])
+def test_a_text_that_is_no_point_is_refused(text):
+    with pytest.raises(BadInput, match="no point"):
+        point_of(text)
+
+
+def test_a_version_passed_over_by_a_read_stays_open():
+    watch = watching()
+    told(watch, ("s0", reply((KEY, 3))), ("s1", reply()))
+    watch.rounds += ROUNDS_UNTIL_READ
+    assert watch.take_due() == [KEY]
+    watch.found(ListedObject(KEY, tag(2), False))
+    assert told(watch) == [(KEY, 2)]
+    assert watch.point is not None
+    assert watch.point.open == (KEY,)
+    assert watch.take_due() == []
+    watch.rounds += 2 * ROUNDS_UNTIL_READ
+    assert watch.take_due() == [KEY]
+    watch.found(ListedObject(KEY, tag(3), True))
+    assert told(watch) == [(KEY, 3)]
+    assert watch.point.open == ()
+
+
+def test_names_in_memory_are_bounded(monkeypatch):
+    monkeypatch.setattr(object_watch, "WATCHED_NAMES_MAX", 2)
+    watch = watching()
+    with pytest.raises(BadInput, match="at most 2 names"):
+        told(watch, ("s0", reply(("p/a", 1), ("p/b", 1), ("p/c", 1))))
+
+
+# -- with servers ----------------------------------------------------------------------------------
+
+
+def rounds(client, watch, number=1):
+    return [
+        (notice.key, notice.tag.number, notice.deleted)
+        for _ in range(number)
+        for notice in client.run(watch_round(client.view, watch))
+    ]
+
+
+def test_a_watch_begins_with_every_object_and_goes_on_with_changes():
+    world = ProtocolWorld(ABD, range(3))
+    writer, watcher = world.client(), world.client()
+    writer.run(write(writer.view, KEY, b"1"))
+    writer.run(write(writer.view, ObjectName("q"), b"1"))
+    watch = ObjectWatch("p/")
+    assert rounds(watcher, watch) == [(KEY, 1, False)]
+    writer.run(delete(writer.view, KEY))
+    writer.run(write(writer.view, ObjectName("q"), b"2"))
+    assert rounds(watcher, watch, 3) == [(KEY, 2, True)]
+
+
+def test_a_listing_of_several_pages_and_more_changes_than_a_reply_has(monkeypatch):
+    for module in ("configuration_state", "recent_changes"):
+        monkeypatch.setattr(f"ares.replica.{module}.PAGE_OBJECTS_MAX", 2)
+    world = ProtocolWorld(ABD, range(3))
+    writer, watcher = world.client(), world.client()
+    names = [ObjectName(f"p/{number}") for number in range(5)]
+    watch = ObjectWatch("p/")
+    for value in (b"1", b"2"):
+        for name in names:
+            writer.run(write(writer.view, name, value))
+        found = rounds(watcher, watch)
+        while watch.more:
+            found += rounds(watcher, watch)
+        found += rounds(watcher, watch, 3)
+        assert sorted(found) == [(name, int(value), False) for name in names]
+
+
+def test_a_server_that_restarts_tells_its_listing_again():
+    world = ProtocolWorld(ABD, range(3))
+    writer, watcher = world.client(), world.client()
+    watch = ObjectWatch("p/")
+    rounds(watcher, watch, 3)
+    world.down.add("s2")
+    writer.run(write(writer.view, KEY, b"1"))
+    world.until(lambda: not world.flights)
+    world.down = {"s1"}
+    changes = world.replicas["s0"].changes
+    changes.epoch += 1  # another list, without the change
+    changes.newest, changes._changes = 0, {}
+    assert rounds(watcher, watch, ROUNDS_UNTIL_READ + 2) == [(KEY, 1, False)]
+
+
+def test_a_write_that_rests_at_one_server_is_completed_by_the_watch():
+    world = ProtocolWorld(ABD, range(3))
+    writer, watcher = world.client(), world.client()
+    watch = ObjectWatch("p/")
+    rounds(watcher, watch, 2)
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and source is writer and target != "s0"
+    )
+    writer.start(write(writer.view, KEY, b"1"))
+    world.until(lambda: world.replicas["s0"].hosted[ABD.id].objects.newest(KEY) is not None)
+    world.down.add("s1")
+    assert rounds(watcher, watch, ROUNDS_UNTIL_READ - 1) == []
+    assert rounds(watcher, watch, 4) == [(KEY, 1, False)]
+    assert world.replicas["s2"].hosted[ABD.id].objects.newest(KEY) == tag(1)
+
+
+def test_a_client_that_may_not_write_leaves_the_version_to_its_writer():
+    world = ProtocolWorld(ABD, range(3))
+    watcher = world.client()
+    operation = settled_version(watcher.view, KEY)
+    effect = next(operation)
+    assert isinstance(effect, Gather)
+    with pytest.raises(StopIteration) as ended:
+        operation.throw(NotAuthorized("no", ""))
+    assert ended.value.value is None
+
+
+def test_servers_of_an_earlier_release_are_named():
+    world = ProtocolWorld(ABD, range(3))
+    early = set()
+    for server, replica in world.replicas.items():
+        describe = replica.describe
+
+        def earlier(request: Describe, server=server, describe=describe):
+            description = describe(request)
+            return structs.replace(description, watches=server not in early)
+
+        replica.describe = earlier
+    watcher = world.client()
+    early.add("s1")
+    watch = ObjectWatch("")
+    assert rounds(watcher, watch) == []
+    assert set(watch.able[ABD.id]) == {"s0", "s2"}
+    early.add("s2")
+    with pytest.raises(ConfigurationRefused, match="s1, s2 runs an earlier release"):
+        rounds(watcher, ObjectWatch(""))
+
+
+def test_a_server_refuses_a_prefix_that_no_name_has():
+    world = ProtocolWorld(ABD, range(3))
+    request = object_watch.WatchObjects(CallId(1), ABD.id, "é" * 600, 0, 0, None)
+    refused = world.replicas["s0"].handle(request)
+    assert isinstance(refused, Refused)
+    assert refused.reason is Reason.BAD_REQUEST
+    assert not world.replicas["s0"].changes.recording
