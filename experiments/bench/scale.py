@@ -48,6 +48,7 @@ from experiments.bench.store_processes import (
 )
 from experiments.bench.text import aligned, number
 from experiments.bench.workload import Workload
+from experiments.command_options import add_choice
 from experiments.kept_runs import keep_run
 from experiments.local_cluster import local_cluster, pid_of, server_pids
 from experiments.measuring import Repeats
@@ -95,19 +96,18 @@ class LoadStep(NamedTuple):
 
     def measured(self) -> GrowthSample:
         """Write the initial values, run the workload, and rest, on a new cluster."""
+        workload, repeats = self.workload, SCALE_REPEATS
         with (
             tempfile.TemporaryDirectory() as directory,
             self.peer.running(Path(directory)) as running,
             generators(self.processes) as load,
         ):
-            pids, keys = list(running.servers.values()), self.workload.keys
+            pids, keys = list(running.servers.values()), workload.keys
             empty_mib, began_s, begun_s = resident_mib(pids), time.perf_counter(), _cpu_s(pids)
-            load.preload_once(running.store, self.workload)
+            load.preload_once(running.store, workload)
             filled_s, filling_s = time.perf_counter() - began_s, _cpu_s(pids) - begun_s
-            extent = LoadExtent(SCALE_REPEATS.warm_s, SCALE_REPEATS.seconds + self.more_s)
-            found = load.run(
-                running.store, self.workload, extent, running.servers, shares=self.shares
-            )
+            extent = LoadExtent(repeats.warm_s, repeats.seconds + self.more_s)
+            found = load.run(running.store, workload, extent, running.servers, self.shares)
             grown_mib, client_mib, begun_s = resident_mib(pids), load.peak_mib(), _cpu_s(pids)
             time.sleep(SCALE_IDLE_S)
             idle_s = _cpu_s(pids) - begun_s
@@ -118,7 +118,7 @@ class LoadStep(NamedTuple):
             "write p50 ms": found.latency_ms(0.5, reads=False),
             "us CPU/op": taken_s / found.per_s * 1e6 if found.per_s else float("inf"),
             "failed": float(sum(found.troubles.values())),
-            "MiB/s": found.per_s * self.workload.value_bytes / MIB,
+            "MiB/s": found.per_s * workload.value_bytes / MIB,
             "us to write first": filled_s / keys * 1e6,
             "us server CPU to write first": filling_s / keys * 1e6,
             "bytes per key and server": (grown_mib - empty_mib) * MIB / keys / len(pids),
@@ -347,26 +347,17 @@ def goal_figures(samples: dict[str, list[GrowthSample]]) -> dict[str, Figure]:
 
     Bytes of a key are the bytes beside the key and the value.
     """
-    usual = Workload(1)
-    beside = len(usual.key(0)) + usual.value_bytes
-    found = {
-        f"{each.series}, {each.x:,} keys: bytes beside key and value": each.figures[
-            "bytes per key and server"
-        ]
-        - beside
-        for each in samples.get("keys", ())
-    }
+    usual, found = Workload(1), dict[str, float]()
+    for each in samples.get("keys", ()):
+        beside = each.figures["bytes per key and server"] - len(usual.key(0)) - usual.value_bytes
+        found[f"{each.series}, {each.x:,} keys: bytes beside key and value"] = beside
     for each in samples.get("objects", ()):
         pauses = [ms for name, ms in each.figures.items() if name.startswith(LONGEST_MS_OF)]
-        found |= {
-            f"{each.x:,} objects of a server, {what}": figure
-            for what, figure in (
-                ("start", each.figures["s to start"]),
-                ("memory", each.figures["MiB"] * MIB / 1e9),
-                ("names listed", each.figures["names listed/s"]),
-                ("longest pause", max(pauses)),
-            )
-        }
+        of = f"{each.x:,} objects of a server"
+        found[f"{of}, start"] = each.figures["s to start"]
+        found[f"{of}, memory"] = each.figures["MiB"] * MIB / 1e9
+        found[f"{of}, names listed"] = each.figures["names listed/s"]
+        found[f"{of}, longest pause"] = max(pauses)
     return {name: Figure.of([figure]) for name, figure in found.items()}
 
 
@@ -394,20 +385,15 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--full", action="store_true", help="all sizes; without it what ends in minutes"
     )
-    parser.add_argument(
-        "--only", help=f"these sections, with commas between them: {','.join(SCALE_SECTIONS)}"
-    )
+    add_choice(parser, "--only", SCALE_SECTIONS)
     return parser.parse_args(given)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status."""
     given = arguments(words)
-    wanted = given.only.split(",") if given.only else list(SCALE_SECTIONS)
-    if unknown := set(wanted) - set(SCALE_SECTIONS):
-        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(SCALE_SECTIONS)}")
     samples: dict[str, list[GrowthSample]] = {}
-    for section in wanted:
+    for section in given.only:
         for step in SCALE_SECTIONS[section][1](given.full):
             print(f"{section}, {step.series}: {step.axis} {step.x:,}", flush=True)
             sample = step.measured() if isinstance(step, LoadStep) else step

@@ -8,6 +8,7 @@ A peer runs if its program is on the path: `versitygw`. Compare figures of the s
 import argparse
 
 from experiments.bench.store_processes import end_on_sigterm
+from experiments.command_options import add_choice
 from experiments.gateway.gateway_race import measure_race
 from experiments.gateway.gateway_speed import measure_gateway_speed
 from experiments.measuring import Table
@@ -21,14 +22,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scale", choices=SCALES, default="quick")
-    parts = ",".join(GATEWAY_PARTS)
-    parser.add_argument("--only", default=parts, metavar="PART,...", help=f"of {parts}")
+    add_choice(parser, "--only", GATEWAY_PARTS)
     given = parser.parse_args()
-    chosen = given.only.split(",")
-    if unknown := set(chosen) - set(GATEWAY_PARTS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}")
     end_on_sigterm()
-    for part in chosen:
+    for part in given.only:
         GATEWAY_PARTS[part](Table(), given.scale)
 
 

@@ -10,11 +10,11 @@ are left out and named. The figures with a goal are in DIR/logs_figures.json, to
 """
 
 import argparse
-from pathlib import Path
 
 from experiments.bench.figures import Figure
 from experiments.bench.performance_page import record
 from experiments.bench.store_processes import end_on_sigterm
+from experiments.command_options import POINTS, add_choice, add_results
 from experiments.logs.log_faults import measure_faults
 from experiments.logs.log_figures import measure_figures
 from experiments.logs.log_load_plan import LOG_EXTENTS, POINTS_EXTENT, runs
@@ -23,7 +23,6 @@ from experiments.logs.log_size import measure_size
 from experiments.logs.log_speed import measure_speed
 from experiments.measuring import Table
 from experiments.rounds.provenance import checkout_commit
-from experiments.rounds.round_commands import POINTS, RESULTS
 from experiments.rounds.scenario import SCALES
 from experiments.verdicts.claimed_points import claims, log_runs
 
@@ -36,14 +35,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scale", choices=(*SCALES, POINTS), default="quick")
-    parts, words = ",".join(LOG_PARTS), f"of {', '.join(LOG_PARTS)}"
-    parser.add_argument("--only", default=parts, metavar="PART,...", help=words)
-    words = f"where the figures go (default: {RESULTS})"
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=words)
+    add_choice(parser, "--only", LOG_PARTS)
+    add_results(parser)
     given = parser.parse_args()
-    chosen = given.only.split(",")
-    if unknown := set(chosen) - set(LOG_PARTS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    chosen = given.only
     if given.scale == POINTS and not set(chosen) <= LOG_PARTS_OF_CLAIMS:
         parser.error(f"--scale {POINTS} is for --only faults,figures: other parts have no claims")
     end_on_sigterm()

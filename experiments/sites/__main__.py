@@ -15,19 +15,19 @@ from collections.abc import Awaitable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ares.model.errors import AresError, BadInput
+from ares.model.errors import AresError
 from ares.platform.loop import run
 from experiments.bench.store_processes import ProgramNotStarted, end_on_sigterm
-from experiments.rounds.round_commands import POINTS, RESULTS
+from experiments.command_options import POINTS, add_choice, add_results
 from experiments.sites import outcome
 from experiments.sites.access_times import measure_local, measure_metadata, measure_remote
 from experiments.sites.disturbances import measure_containment, measure_cut, measure_move
-from experiments.sites.fog_network import FogNetwork, bed, obstacle
+from experiments.sites.fog_network import BED_SITES_MAX, FogNetwork, bed, obstacle
 from experiments.sites.fog_plan import FOG_EXTENTS, SITE_COUNTS
 from experiments.sites.fog_scene import FogScene
 from experiments.sites.outcome import Measurement
 from experiments.sites.site_store import OperationFailed
-from experiments.sites.store_table import SITE_STORES, chosen, module_of
+from experiments.sites.store_table import SITE_STORES, module_of
 from experiments.sites.ycsb import measure_ycsb
 from experiments.verdicts.claimed_points import claims, fog_points
 
@@ -140,27 +140,20 @@ def _arguments() -> argparse.Namespace:
     ):
         scale.add_argument(flag, dest="scale", action="store_const", const=const, help=words)
     parser.set_defaults(scale="quick")
-    for flag, known, metavar, words in (
-        ("--sites", [*map(str, SITE_COUNTS)], "N,...", "how many (default: 1,7,11)"),
-        ("--stores", SITE_STORES, "NAME,...", f"of {', '.join(SITE_STORES)}"),
-        ("--only", SITE_PARTS, "PART,...", f"of {', '.join(SITE_PARTS)}"),
-    ):
-        parser.add_argument(flag, default=",".join(known), metavar=metavar, help=words)
-    words = f"where figures go (default: {RESULTS})"
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=words)
-    given = parser.parse_args()
-    try:
-        given.stores = chosen(given.stores)
-    except BadInput as error:
-        parser.error(str(error))
-    given.only = given.only.split(",")
-    if strange := set(given.only) - set(SITE_PARTS):
-        parser.error(f"there is no part {', '.join(sorted(strange))}")
-    counts = given.sites.split(",")
-    if not all(count.isdecimal() and 1 <= int(count) <= 30 for count in counts):
-        parser.error("--sites takes numbers from 1 to 30 with commas")
-    given.sites = [int(count) for count in counts]
-    return given
+    usual = ",".join(map(str, SITE_COUNTS))
+    words = f"how many (default: {usual})"
+    parser.add_argument("--sites", type=_counts, default=usual, metavar="N,...", help=words)
+    add_choice(parser, "--stores", SITE_STORES, "NAME,...")
+    add_choice(parser, "--only", SITE_PARTS)
+    add_results(parser)
+    return parser.parse_args()
+
+
+def _counts(text: str) -> list[int]:
+    counts = text.split(",")
+    if not all(count.isdecimal() and 1 <= int(count) <= BED_SITES_MAX for count in counts):
+        raise argparse.ArgumentTypeError(f"numbers from 1 to {BED_SITES_MAX} with commas")
+    return [int(count) for count in counts]
 
 
 if __name__ == "__main__":

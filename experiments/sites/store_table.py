@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from ares.model.errors import BadInput
 from experiments.sites.site_store import StoreModule
 
 
@@ -29,17 +28,6 @@ SITE_STORES = {
     "rados x1": StoreRow("rados", 1),
     "rados x3": StoreRow("rados", 3),
 }
-
-
-def chosen(text: str) -> list[str]:
-    """Return the names of a list with commas. Raises BadInput for an unknown name."""
-    names = [name.strip() for name in text.split(",")]
-    if strange := [name for name in names if name not in SITE_STORES]:
-        raise BadInput(
-            f"there is no store {', '.join(map(repr, strange))}; there are {', '.join(SITE_STORES)}"
-            ". Nothing was measured"
-        )
-    return names
 
 
 def module_of(row: StoreRow) -> StoreModule:

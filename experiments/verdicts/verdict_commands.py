@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ares.model.errors import BadInput
-from experiments.rounds.round_commands import RESULTS
+from experiments.command_options import add_results
 from experiments.rounds.scenario import scenarios
 from experiments.verdicts.claim import NOT_MEASURED, sources
 from experiments.verdicts.claimed_points import too_long
@@ -28,36 +28,16 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "  python -m experiments verdicts --check\n"
         "  python -m experiments verdicts --results results/experiments-points --add",
     )
-    judging.add_argument(
-        "--results",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help=f"where the rounds are (default: {RESULTS})",
-    )
-    judging.add_argument(
-        "--out",
-        type=Path,
-        default=REPRODUCTION_PAGE,
-        metavar="FILE",
-        help=f"the page, written wholly or not at all (default: {REPRODUCTION_PAGE})",
-    )
-    judging.add_argument(
-        "--check",
-        action="store_true",
-        help="write nothing; say which claims lack data, and end with 1 if there are any",
-    )
-    judging.add_argument(
-        "--no-results",
-        action="store_true",
-        help="make the page without results: all measured claims are not measured",
-    )
-    judging.add_argument(
-        "--add",
-        action="store_true",
-        help="keep the page's rows of claims without enough figures in DIR: all rounds take a "
-        "night, and the page can be made in parts",
-    )
+    add_results(judging)
+    page, words = REPRODUCTION_PAGE, "the page, written wholly or not at all"
+    words += f" (default: {page})"
+    judging.add_argument("--out", type=Path, default=page, metavar="FILE", help=words)
+    for flag, words in (
+        ("--check", "write nothing; say which claims lack data, and end with 1 if there are any"),
+        ("--no-results", "make the page without results: all measured claims are not measured"),
+        ("--add", "keep the page's rows of claims without enough figures in DIR"),
+    ):
+        judging.add_argument(flag, action="store_true", help=words)
     judging.set_defaults(run=judge)
 
 

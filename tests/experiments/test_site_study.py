@@ -8,6 +8,7 @@ import itertools
 import random
 import subprocess
 import time
+from argparse import ArgumentTypeError
 from collections import Counter
 
 import msgspec
@@ -22,6 +23,7 @@ from experiments.bench import patterns
 from experiments.bench.patterns import YCSB_MIXES, Mix, ScrambledZipfian, Zipfian, fnv
 from experiments.bench.store_processes import ProgramNotStarted
 from experiments.bench.workload import RECORD_BYTES
+from experiments.command_options import chosen
 from experiments.histogram import counted, latency_of
 from experiments.sites import ares_store, disturbances, fog_plan, outcome
 from experiments.sites.__main__ import SITE_PARTS, SITE_TESTS
@@ -32,7 +34,7 @@ from experiments.sites.orders import FinishedOperation, Operation, Order, is_who
 from experiments.sites.outcome import NO, PARTIALLY, UNKNOWN, YES, Measurement, table, table_text
 from experiments.sites.site_store import OperationFailed, site_of
 from experiments.sites.site_users import user
-from experiments.sites.store_table import SITE_STORES, chosen, module_of
+from experiments.sites.store_table import SITE_STORES, module_of
 from experiments.sites.user_worker import UserWorker
 from experiments.sites.ycsb import operations
 from experiments.verdicts.claimed_points import claims, fog_points
@@ -368,13 +370,10 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
 
 
 def test_stores_are_chosen_by_name():
-    assert chosen("ares x1, ares x3") == ["ares x1", "ares x3"]
-    assert chosen(",".join(SITE_STORES)) == list(SITE_STORES)
-    with pytest.raises(
-        BadInput,
-        match=r"there is no store 'riak'; there are ares x1, .*ipfs.* Nothing was measured",
-    ):
-        chosen("ares x1,riak")
+    assert chosen(SITE_STORES, "ares x1, ares x3") == ["ares x1", "ares x3"]
+    assert chosen(SITE_STORES, ",".join(SITE_STORES)) == list(SITE_STORES)
+    with pytest.raises(ArgumentTypeError, match=r"there is no 'riak'; there are ares x1, .*ipfs"):
+        chosen(SITE_STORES, "ares x1,riak")
 
 
 @pytest.mark.parametrize("name", SITE_STORES)
@@ -408,8 +407,8 @@ def test_processes_of_a_cluster_file_listen_at_their_sites():
 
 def test_the_program_refuses_what_it_does_not_have():
     for words, why in (
-        (["--stores", "riak"], "no store"),
-        (["--only", "all"], "no part"),
+        (["--stores", "riak"], "--stores: there is no 'riak'"),
+        (["--only", "all"], "--only: there is no 'all'"),
         (["--sites", "0"], "numbers from 1 to 30"),
     ):
         done = subprocess.run(
