@@ -9,17 +9,18 @@ The scripts have the flags of the papers' scripts (NGIatlantic final report, sec
 import argparse
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ares.model.errors import BadInput
-from ares.platform.interpreter import python
 from experiments.__main__ import main
+from experiments.rounds.playbook_runs import PLAYBOOKS, program
+from experiments.rounds.round_testbeds import MADE, RESERVED_BEDS
 from experiments.rounds.scenario import OF_ARES, SCALES, scenarios
 
-TESTBEDS = ("local", "processes", "fed4fire", "emulab", "aws")
-INSTALLED = ("fed4fire", "aws", "emulab", "local")
-PLAYBOOK = Path(__file__).parents[1] / "playbooks" / "install.yml"
+TESTBEDS = (*MADE, *RESERVED_BEDS)
+INSTALLED = ("local", *RESERVED_BEDS)
+INSTALL_PLAYBOOK = PLAYBOOKS / "install.yml"
 SCRIPTS = {"file_size": "object_size", "k": "fragmentation_k"}
 """Scenarios with another name than their script, by the script's name."""
 
@@ -69,11 +70,8 @@ def words(scenario: str, given: Sequence[str] | None = None) -> list[str]:
         if Path(flags.exp_name).name != flags.exp_name:
             raise BadInput("-exp_name is the name of a directory below results; nothing was begun")
         made += ["--results", str(Path("results") / flags.exp_name)]
-    for name, value in (
-        ("fast_read", (flags.fast_op or "").lower()),
-        ("parity", flags.parity),
-        ("load_policy", flags.load_policy),
-    ):
+    own = {"fast_read": (flags.fast_op or "").lower(), "parity": flags.parity}
+    for name, value in (own | {"load_policy": flags.load_policy}).items():
         made += ["--set", f"{name}={value}"] if value not in (None, "") else []
     made += ["--inventory", flags.inventory] if flags.inventory else []
     return made + ["--resume"] * flags.resume
@@ -105,20 +103,18 @@ def installation(given: Sequence[str] | None = None) -> list[str]:
             f"there is no {flags.inventory}: `python -m experiments inventory` or `local up` "
             "makes an inventory; nothing was installed"
         )
-    play = Path(python()[0]).with_name("ansible-playbook")
-    if not play.exists():
-        raise BadInput(
-            "ansible-core is not installed: pip install 'ares-storage[ansible]'; nothing was "
-            "installed"
-        )
-    settings = ["-e", f"testbed={flags.testbed}", "-e", f"proxy={flags.proxy}"]
-    return [str(play), "-i", str(flags.inventory), str(PLAYBOOK), *settings]
+    words = [program("ansible-playbook"), "-i", str(flags.inventory), str(INSTALL_PLAYBOOK)]
+    return [*words, "-e", f"testbed={flags.testbed}", "-e", f"proxy={flags.proxy}"]
 
 
 def install() -> int:
     """Do the work of install-requirements.py, and return the exit status."""
+    return _told(lambda: subprocess.run(installation()).returncode)
+
+
+def _told(work: Callable[[], int]) -> int:
     try:
-        return subprocess.run(installation()).returncode
+        return work()
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -132,9 +128,4 @@ def scenario_of(script: str) -> str:
 
 def execute(script: str) -> int:
     """Do the work of a script, and return the exit status."""
-    try:
-        made = words(scenario_of(script))
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return main(made)
+    return _told(lambda: main(words(scenario_of(script))))

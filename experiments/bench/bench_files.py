@@ -97,17 +97,15 @@ def write_turns(
         file.points.append(_point_of_turn(turn, workload))
         file.wrong.extend(turn.measured.wrong)
     for (name, pattern, size, number), file in found.items():
-        peer = by_name[name]
-        keep_run(
-            rounds,
-            "bench",
-            "_".join([name, *([] if pattern == "even" else [pattern]), f"{size}_{number + 1}"]),
-            file,
-            object_size=size,
-            iteration=number + 1,
-            parameters={"durability": peer.durability, "pattern": pattern},
-            provenance={"note": peer.note} if peer.note else {},
-        )
+        peer, kinds = by_name[name], [] if pattern == "even" else [pattern]
+        about = {
+            "object_size": size,
+            "iteration": number + 1,
+            "parameters": {"durability": peer.durability, "pattern": pattern},
+            "provenance": {"note": peer.note} if peer.note else {},
+        }
+        run = "_".join([name, *kinds, f"{size}_{number + 1}"])
+        keep_run(rounds, "bench", run, file, **about)
 
 
 def _point_of_turn(turn: BenchTurn, workload: Workload) -> LoadPoint:

@@ -84,15 +84,13 @@ def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[
     )
 
 
-def _connected_at_last(
-    nodes: Sequence[tuple[str, int]], deadline: float
-) -> tuple[Cluster, Session]:
-    """Connect, and retry until the deadline: a new node may refuse clients at first."""
+def _connected_at_last(nodes: Sequence[tuple[str, int]], until: float) -> tuple[Cluster, Session]:
+    """Connect, and retry until this time: a new node may refuse clients at first."""
     while True:
         try:
             return _connected(nodes, None)
         except NoHostAvailable:
-            if time.monotonic() > deadline:
+            if time.monotonic() > until:
                 raise
 
 
@@ -111,11 +109,10 @@ def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> 
             time.sleep(0.2)
             cluster.refresh_nodes()
         replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}"
-        columns = "key text primary key, value blob"
+        columns = "(key text primary key, value blob) with compression = {'enabled': false}"
         for statement in (
             f"keyspace if not exists {keyspace} with replication = {replication}",
-            f"table if not exists {keyspace}.objects ({columns}) "
-            "with compression = {'enabled': false}",
+            f"table if not exists {keyspace}.objects {columns}",
         ):
             session.execute(f"create {statement}", timeout=60.0)
     finally:

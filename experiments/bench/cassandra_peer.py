@@ -56,9 +56,8 @@ class Cassandra(Peer, frozen=True):
 
     def missing(self) -> str | None:
         """Check Java, jars, driver and memory."""
-        if (
-            why := lacking("cassandra", self._variables(Path(), [0] * 4, "", ["here"]))
-        ) is not None:
+        why = lacking("cassandra", self._variables(Path(), [0] * 4, "", ["here"]))
+        if why is not None:
             return why
         if importlib.util.find_spec("cassandra") is None:
             return "cassandra needs its Python driver: pip install 'ares-storage[bench]'"

@@ -167,26 +167,20 @@ async def _through(
     clients: StoreClients, plan: GeneratorPlan, keys: Sequence[str], window: WorkWindow
 ) -> GeneratorOutcome:
     workload, record, values = plan.workload, Record(), Values(plan.workload.value_bytes)
+    first_written, writers = workload.first_written, range(plan.first, plan.first + plan.count)
     loops: Sequence[ClientLoop]
     arrivals: Arrivals | None = None
     if plan.preload:
-        numbers = iter(range(workload.first_written))
-        loops = [Preload(numbers, workload, values, record) for _ in range(plan.count)]
-        record.begun.writes[PRELOADER] = workload.first_written
+        numbers = iter(range(first_written))
+        loops = [Preload(numbers, workload, values, record) for _ in writers]
+        record.begun.writes[PRELOADER] = first_written
     else:
         make = pattern_maker(workload.pattern, workload.read_share)
-        common = LoopWork(
-            make(random.Random(plan.first), workload.first_written, workload.keys),
-            keys,
-            values,
-            record,
-            end_s=window.end_s,
-            begin_s=window.begin_s,
-            most=math.inf if plan.operations is None else plan.operations,
-            written=workload.first_written,
-            clients=workload.clients,
-        )
-        writers = range(plan.first, plan.first + plan.count)
+        pattern = make(random.Random(plan.first), first_written, workload.keys)
+        most = math.inf if plan.operations is None else plan.operations
+        times = (window.end_s, window.begin_s)
+        extent = (most, first_written, workload.clients)
+        common = LoopWork(pattern, keys, values, record, *times, *extent)
         if plan.per_s is not None:
             arrivals = Arrivals(plan.per_s, time.perf_counter(), window.end_s, plan.first)
             loops = [OpenLoop(arrivals, writer, common) for writer in writers]
@@ -212,13 +206,8 @@ def _outcome(record: Record, window: WorkWindow, *, is_open: bool) -> GeneratorO
             if is_open:
                 waits[bucket(began_s - due_s)] += 1
                 services[bucket(ended_s - began_s)] += 1
-    return GeneratorOutcome(
-        *(reads, writes, waits, services),
-        slots=slots,
-        begun=record.begun,
-        troubles=record.troubles,
-        wrong=record.wrong,
-    )
+    kept = {"begun": record.begun, "troubles": record.troubles, "wrong": record.wrong}
+    return GeneratorOutcome(reads, writes, waits, services, slots=slots, **kept)
 
 
 def main() -> None:

@@ -142,7 +142,7 @@ class Generators:
         extent: LoadExtent,
         servers: Mapping[str, int],
         shares: Sequence[float] | None = None,
-        at_begin: Callable[[], object] | None = None,
+        at_begin: Callable[[], object] = lambda: None,
     ) -> MeasuredWorkload:
         """Run the workload, divided over the processes.
 
@@ -157,8 +157,7 @@ class Generators:
         generators = {f"generator {number}": process.pid for number, process in enumerate(used)}
         pids = {**servers, **generators}
         time.sleep(max(0.0, begin_s - time.perf_counter()))
-        if at_begin is not None:
-            at_begin()
+        at_begin()
         before, busy_before_s = cpu_of(pids.values()), busy_s()
         outcomes = [self._outcome(process) for process in used] if extent.operations else []
         time.sleep(0.0 if outcomes else max(0.0, window.end_s - time.perf_counter()))
@@ -180,11 +179,7 @@ class Generators:
         )
 
     def _plans(
-        self,
-        store: Store,
-        workload: Workload,
-        extent: LoadExtent,
-        shares: Sequence[float] | None,
+        self, store: Store, workload: Workload, extent: LoadExtent, shares: Sequence[float] | None
     ) -> Iterator[GeneratorPlan]:
         clients, processes = workload.clients, min(len(self._processes), workload.clients)
         most = extent.operations and max(1, round(extent.operations / clients))

@@ -80,10 +80,9 @@ def under_fault(point: LoadPoint, at_s: float) -> LoadPoint:
         measured = f"{len(curve) * CURVE_S:.1f} s that were measured"
         raise ValueError(f"the fault came {at_s:.1f} s after the begin of {measured}")
     quiet, loud = sum(before) / len(before), sum(after) / len(after)
-    kept, figures = loud / quiet if quiet else None, {**point.figures, "fault at (s)": at_s}
-    return structs.replace(
-        point, kept=kept, longest_pause_s=longest_pause_s(pauses, at_s), figures=figures
-    )
+    pause_s, figures = longest_pause_s(pauses, at_s), {**point.figures, "fault at (s)": at_s}
+    kept = loud / quiet if quiet else None
+    return structs.replace(point, kept=kept, longest_pause_s=pause_s, figures=figures)
 
 
 def longest_pause_s(

@@ -238,12 +238,8 @@ def _point(
 def without_clients(file: Path, case: str, objects: int) -> Iterator[MeasuredMove]:
     """Measure moves of unused domains with every size: batched, with copies ahead, and neither."""
     for value_bytes, batched, single in MOVING_SIZES:
-        for batch, ahead, part in (
-            (True, False, batched),
-            (True, True, batched),
-            (False, False, single),
-        ):
-            count = max(1, int(objects * part))
+        for batch, ahead in ((True, False), (True, True), (False, False)):
+            count = max(1, int(objects * (batched if batch else single)))
             mover = MovingDomain(file, case, value_bytes, count)
             with generators(1) as processes:
                 processes.preload_once(mover.store, Workload(1, value_bytes, count))
@@ -318,26 +314,16 @@ def text(report: MovingReport) -> str:
     columns = ("p50 ms before", "moving", "ratio", "p99 ms before", "moving", "ratio")
     head = ("", *columns, "pause ms before", "moving", "CPU old", "new", MOVER)
     rows = [row for one in report.moves for row in _latency_rows(one)]
-    move_head = (
-        "",
-        "objects",
-        "seconds",
-        "with two",
-        "objects/s",
-        "us CPU",
-        "moved",
-        "there already",
-    )
-    lines = [report.machine, report.settings, "", *aligned([head, *rows]), ""]
-    lines += [
-        *aligned([move_head, *map(_move_row, report.moves)]),
-        "",
+    columns = ("objects", "seconds", "with two", "objects/s", "us CPU", "moved", "there already")
+    moves = [("", *columns), *map(_move_row, report.moves)]
+    lines = [report.machine, report.settings, "", *aligned([head, *rows]), "", *aligned(moves), ""]
+    lines.append(
         "ratio: while the domain moved : before, of one run. pause: the "
         "longest time in which no operation was done. CPU in processors; us CPU: of servers and "
         "mover for an object, with the work for clients. there already: objects that clients wrote "
         "into the new configuration themselves. batch off moves one object after the other. with "
-        "two: seconds with two configurations, from the proposal on.",
-    ]
+        "two: seconds with two configurations, from the proposal on."
+    )
     for one in report.moves:
         points = [point for point in (one.quiet, one.moving) if point]
         for word, count in (

@@ -19,14 +19,7 @@ from ares import compiled
 from ares.model.codec import Encoded
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
-from ares.model.identity import (
-    DEFAULT_DOMAIN,
-    CallId,
-    ClientId,
-    DomainName,
-    ObjectName,
-    ServerId,
-)
+from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, DomainName, ObjectName, ServerId
 from ares.model.messages import (
     DROPPED_MAX,
     PAGE_OBJECTS_MAX,

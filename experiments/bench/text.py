@@ -41,16 +41,13 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def text(report: BenchReport) -> str:
     """Return the whole report."""
-    lines = [report.machine, report.settings]
-    for workload in dict.fromkeys(point.workload for point in report.points):
-        points = [point for point in report.points if point.workload == workload]
-        lines += [
-            "",
-            *aligned([(workload, *_BENCH_HEAD), *map(_row, points)]),
-        ]
+    lines, points = [report.machine, report.settings], report.points
+    for workload in dict.fromkeys(point.workload for point in points):
+        rows = [_row(point) for point in points if point.workload == workload]
+        lines += ["", *aligned([(workload, *_BENCH_HEAD), *rows])]
     lines += ["", _BENCH_LEGEND]
-    lines += [_GENERATOR_NOTE] if any(point.generator_bound for point in report.points) else []
-    lines += [_OTHERS_NOTE] if any(point.disturbed for point in report.points) else []
+    lines += [_GENERATOR_NOTE] if any(point.generator_bound for point in points) else []
+    lines += [_OTHERS_NOTE] if any(point.disturbed for point in points) else []
     lines += [f"{name}: {note}" for name, note in report.notes.items()]
     lines += [f"not measured: {what}" for what in report.missing.values()]
     lines += [f"WRONG READ: {what}" for what in report.wrong]
@@ -59,18 +56,9 @@ def text(report: BenchReport) -> str:
 
 def _row(point: Point) -> tuple[str, ...]:
     load = "+".join(f"{share:.2f}" for share in point.generator_cpu)
-    return (
-        f"  {point.peer}",
-        spread(point.per_s),
-        number(point.p50_ms.median),
-        number(point.p99_ms.median),
-        f"{point.cpu_us:,.0f}",
-        f"{point.server_cpu:.2f}",
-        load + ("!" if point.generator_bound else " "),
-        f"{point.others_cpu:.2f}{'~' if point.disturbed else ' '}",
-        *(
-            f"{point.ratios[label].median:.2f}" if label in point.ratios else "-"
-            for label in ("ABD", "EC")
-        ),
-        f"{point.failed or ''}",
-    )
+    times = (number(point.p50_ms.median), number(point.p99_ms.median), f"{point.cpu_us:,.0f}")
+    others = f"{point.others_cpu:.2f}{'~' if point.disturbed else ' '}"
+    cpu = (f"{point.server_cpu:.2f}", load + ("!" if point.generator_bound else " "), others)
+    found = [point.ratios.get(label) for label in ("ABD", "EC")]
+    ratios = [f"{ratio.median:.2f}" if ratio else "-" for ratio in found]
+    return (f"  {point.peer}", spread(point.per_s), *times, *cpu, *ratios, f"{point.failed or ''}")

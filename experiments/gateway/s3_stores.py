@@ -5,13 +5,14 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ares.platform.interpreter import python
-from experiments.bench.store_processes import await_that, free_ports
+from experiments.bench.store_processes import await_that, free_ports, programs
 from experiments.gateway.signed_connection import S3Endpoint
 from experiments.local_cluster import local_cluster
 
@@ -24,30 +25,25 @@ S3Stores = dict[str, Callable[[int], AbstractContextManager[Sequence[S3Endpoint]
 @contextmanager
 def ares_gateways(count: int) -> Iterator[Sequence[S3Endpoint]]:
     """Run five servers with each change on disk, and ``count`` gateways."""
-    with local_cluster(GATEWAY_SERVERS, "--durability fsync") as file, ExitStack() as running:
+    with local_cluster(GATEWAY_SERVERS, "--durability fsync") as file:
         _ares(file, "bucket", "init", "--dap", "ec", "--k", "3")
         key = json.loads(_ares(file, "bucket", "key", "new", "root", "--role", "admin", "--json"))
-        endpoints = []
-        for port in free_ports(count):
-            command = python(
-                "-m", "ares", "-c", str(file), "gateway", "--listen", f"127.0.0.1:{port}"
-            )
-            running.enter_context(_program(command, port, {}))
-            endpoints.append(S3Endpoint("127.0.0.1", port, key["access_key"], key["secret_key"]))
-        yield endpoints
+        command = ("-m", "ares", "-c", str(file), "gateway", "--listen")
+        keys = [key["access_key"], key["secret_key"]]
+        commands = {port: python(*command, f"127.0.0.1:{port}") for port in free_ports(count)}
+        with _listening(commands, {}):
+            yield [S3Endpoint("127.0.0.1", port, *keys) for port in commands]
 
 
 @contextmanager
 def versitygw(count: int) -> Iterator[Sequence[S3Endpoint]]:
     """Run ``count`` gateways of Versity on a directory, which they share."""
     secret = {"ROOT_ACCESS_KEY": "bench", "ROOT_SECRET_KEY": "bench-secret"}
-    with TemporaryDirectory(prefix="versitygw-") as directory, ExitStack() as running:
-        endpoints = []
-        for port in free_ports(count):
-            command = ["versitygw", "--port", f"127.0.0.1:{port}", "posix", directory]
-            running.enter_context(_program(command, port, secret))
-            endpoints.append(S3Endpoint("127.0.0.1", port, *secret.values()))
-        yield endpoints
+    with TemporaryDirectory(prefix="versitygw-") as directory:
+        command, ports = ("versitygw", "--port"), free_ports(count)
+        commands = {port: [*command, f"127.0.0.1:{port}", "posix", directory] for port in ports}
+        with _listening(commands, secret):
+            yield [S3Endpoint("127.0.0.1", port, *secret.values()) for port in ports]
 
 
 def s3_stores() -> S3Stores:
@@ -64,20 +60,17 @@ def _ares(file: Path, *words: str) -> bytes:
 
 
 @contextmanager
-def _program(
-    command: Sequence[str | Path], port: int, more: dict[str, str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program, which listens at ``port``, until the end of the context."""
-    with TemporaryDirectory() as directory:
-        log = Path(directory) / "log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | more)
-        try:
-            await_that(lambda: _listens(port), f"{command[0]} listens", S3_START_S, log)
-            yield process
-        finally:
-            process.terminate()
-            process.wait()
+def _listening(commands: Mapping[int, Sequence[str]], more: dict[str, str]) -> Iterator[None]:
+    """Run programs, which listen at their ports, until the end of the context."""
+    named = {str(port): words for port, words in commands.items()}
+    with (
+        TemporaryDirectory() as directory,
+        programs(Path(directory), named, os.environ | more),
+    ):
+        for port in commands:
+            log = Path(directory) / f"{port}.log"
+            await_that(partial(_listens, port), f"port {port} is open", S3_START_S, log)
+        yield
 
 
 def _listens(port: int) -> bool:

@@ -77,8 +77,8 @@ class SteadyAppends:
 
     def pause_s(self) -> float:
         """Return the longest time without an acknowledgement, from the begin until now."""
-        ends = [*self.ends, time.perf_counter()]
-        return max(later - earlier for earlier, later in itertools.pairwise(ends))
+        ends = itertools.pairwise([*self.ends, time.perf_counter()])
+        return max(later - earlier for earlier, later in ends)
 
 
 def lost(acknowledged: Iterable[tuple[int, bytes]], found: Mapping[int, bytes]) -> int:

@@ -119,9 +119,8 @@ async def _point(
     clients = []
     for connections, work in zip(logs, works, strict=True):
         stores = [(OurLog(log, work, each.protocol), log.close) for log in connections]
-        clients.append(
-            JointClients([Coroutines(log, (AresError,), close) for log, close in stores])
-        )
+        joint = [Coroutines(log, (AresError,), close) for log, close in stores]
+        clients.append(JointClients(joint))
     servers = _servers_of(file, each)
     spent = await go_through(JointClients(clients), works, window * each.servers, servers)
     reads = latency_of(counted(chain.from_iterable(work.reads for work in works)))
@@ -129,18 +128,15 @@ async def _point(
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
     if reads:
         figures["states_per_read"] = (states_asked(file) - asked) / reads.count
-    title = (
-        f"{each.protocol}, chain of {each.servers}, {each.object_size} B, {each.read_share:.0%} "
-        f"reads, {window} in flight"
-    )
+    shape = f"chain of {each.servers}, {each.object_size} B, {each.read_share:.0%} reads"
+    title = f"{each.protocol}, {shape}, {window} in flight"
     if each.processors:
         title += f", logs: {each.logs}, processors: {each.processors}"
     table.line(title + (f", newest {each.interval}" if each.interval else ""), [spent.per_s], "/s")
     table.latency(appends, "append ")
     table.latency(reads, "read ")
-    table.note(
-        f"    {figures['busiest_per_s']:,.0f}/s of the busiest server; us: {spent.processor_text}"
-    )
+    busiest = f"{figures['busiest_per_s']:,.0f}/s of the busiest server"
+    table.note(f"    {busiest}; us: {spent.processor_text}")
     return LoadPoint(
         clients=window,
         read_share=each.read_share,

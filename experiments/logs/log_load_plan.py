@@ -44,13 +44,9 @@ class LogLoadRun(Struct, frozen=True):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters for claims beside ``clients``, the window."""
-        threads = {"logs": self.logs, "processors": self.processors} if self.processors else {}
-        return {
-            "servers": self.servers,
-            "object_size": self.object_size,
-            "read_share": self.read_share,
-            "interval": self.interval,
-        } | threads
+        names = ("servers", "object_size", "read_share", "interval")
+        names += ("logs", "processors") if self.processors else ()
+        return {name: getattr(self, name) for name in names}
 
 
 FAULT_VICTIMS = {"head": 0, "middle": 1, "tail": 2}

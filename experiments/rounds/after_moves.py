@@ -48,10 +48,8 @@ def not_fresh(directory: Path, parameters: Parameters) -> str | None:
             f"readers began {early_s:.1f} s before the last reconfiguration had ended: is the "
             "machine busy? A larger fresh_after_s waits longer"
         )
-    moves, found = (
-        parameters.reconfigurers * parameters.reconfigurations,
-        [line.confs_no for line in reads if line.confs_no],
-    )
+    moves = parameters.reconfigurers * parameters.reconfigurations
+    found = [line.confs_no for line in reads if line.confs_no]
     if found and min(found) < moves and "gc" not in parameters.switches:
         return (
             f"{moves} reconfigurations were to be found, and a read found {min(found)}: some "

@@ -18,6 +18,7 @@ from ares.model.errors import BadInput
 from ares.model.units import MIB
 from ares.testing.verify.history import Event, dump, load
 from ares.testing.verify.linearizability import check
+from experiments.rounds.provenance import write_json
 
 HISTORY_SUFFIX = ".history"
 NOT_JUDGED = ("COARES_ABD_F", "COARES_EC_F", "COARES_MIXED_F")
@@ -49,9 +50,9 @@ class History:
     """
 
     def __init__(self, directory: Path, client: int, key: str) -> None:
-        self._file = (
-            directory / f"client-{client}-{BOOT.read_text().strip()}{HISTORY_SUFFIX}"
-        ).open("ab")
+        machine = BOOT.read_text().strip()
+        path = directory / f"client-{client}-{machine}{HISTORY_SUFFIX}"
+        self._file = path.open("ab")
         self._client, self._key = str(client), key
 
     def add(
@@ -62,16 +63,9 @@ class History:
         responded: float | None,
     ) -> None:
         """Add an operation. ``responded`` is `None` if the outcome is unknown."""
-        event = Event(
-            self._client,
-            operation,
-            self._key,
-            value,
-            invoked,
-            responded,
-            "unknown" if responded is None else "ok",
-        )
-        self._file.write(dump([event]))
+        outcome: Literal["unknown", "ok"] = "unknown" if responded is None else "ok"
+        what = (self._client, operation, self._key, value)
+        self._file.write(dump([Event(*what, invoked, responded, outcome)]))
         self._file.flush()
 
     def close(self) -> None:
@@ -96,7 +90,7 @@ def checked(directory: Path) -> str | None:
         return None
     verdict, wrong = _judged(directory, described)
     described["parameters"] = parameters | {"checked": verdict}
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(described), indent=1))
+    write_json(path, described)
     return wrong
 
 
@@ -109,11 +103,8 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
         return "undecided", "the clients left no history to check"
     machines = {path.stem.split("-", 2)[-1] for path in paths}
     if len(machines) > 1:
-        return (
-            "undecided",
-            f"the clients ran on {len(machines)} machines, whose clocks cannot be compared; run "
-            "them on one machine to check their answers",
-        )
+        ran = f"the clients ran on {len(machines)} machines, whose clocks cannot be compared"
+        return "undecided", f"{ran}; run them on one machine to check their answers"
     size, seed = described["object_size"], described["provenance"]["seed"]
     try:
         events = [event for path in paths for event in load(path.read_bytes(), str(path))]
@@ -122,18 +113,15 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
     key = events[0].key if events else ""
     events.insert(0, Event("maker", "write", key, value_of(first_value(seed, 1, size)), 0.0, 0.0))
     (directory / HISTORY).write_bytes(dump(sorted(events, key=lambda event: event.invoked)))
-    report = check(events)
+    report, answers = check(events), "the clients' answers are"
     if report.violations:
         violation = report.violations[0].describe()
         if _is_not_atomic(described):
             return f"{WRONG}, as ARES II as printed can be: {violation.splitlines()[0]}", None
-        return WRONG, f"the clients' answers are not linearizable: {violation}"
+        return WRONG, f"{answers} not linearizable: {violation}"
     if report.undecided:
-        return (
-            "undecided",
-            "whether the clients' answers are linearizable was not decided: "
-            f"{report.undecided[0].describe()}",
-        )
+        why = report.undecided[0].describe()
+        return "undecided", f"whether {answers} linearizable was not decided: {why}"
     return "linearizable", None
 
 

@@ -10,8 +10,9 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from experiments.rounds.layout import (
 )
 from experiments.rounds.load_faults import judge_load
 from experiments.rounds.playbook_runs import RoundFailed, play
-from experiments.rounds.provenance import provenance, version_of
+from experiments.rounds.provenance import provenance, version_of, write_json
 from experiments.rounds.round_faults import RoundFaults
 from experiments.rounds.round_testbeds import MADE, RoundTestbed, RoundTestbeds
 from experiments.rounds.scenario import OF_ARES, Parameters, ScenarioRound
@@ -83,87 +84,74 @@ class RoundOutcome(Struct):
 
 def playbooks_of(protocol: str, reserved: bool = False) -> list[str]:
     """Return the steps of a round; stores other than ares have separate first two steps."""
-    store = store_name(protocol)
-    suffix = "" if store == "ares" else f"_{store}"
-    steps = [
-        f"round_1_reset{suffix}",
-        f"round_2_create{suffix}",
-        "round_3_work",
-        "round_4_wait",
-        "round_5_read",
-        "round_6_fetch",
-    ]
+    suffix = "" if (store := store_name(protocol)) == "ares" else f"_{store}"
+    steps = [f"round_1_reset{suffix}", f"round_2_create{suffix}", "round_3_work"]
+    steps += ["round_4_wait", "round_5_read", "round_6_fetch"]
     return ["round_program", *steps] if reserved else steps
 
 
 def _peer_of(round: ScenarioRound) -> Peer | None:
     """Return the description of a store that is compared with ares."""
-    store, n = store_name(round.protocol), round.parameters.servers
-    return {
-        "etcd": Etcd(n=n),
-        "cassandra": Cassandra(n=n, heap=SMALL_HEAP),
-        "redis": Redis("redis", n=n),
-    }.get(store)
+    n = round.parameters.servers
+    peers = (Etcd(n=n), Cassandra(n=n, heap=SMALL_HEAP), Redis("redis", n=n))
+    return next((peer for peer in peers if peer.name == store_name(round.protocol)), None)
 
 
 def why_not(round: ScenarioRound, testbed: str) -> str | None:
     """Return why the round is impossible on such a testbed, or `None`."""
-    peer, size = _peer_of(round), round.parameters.object_size
-    if peer is not None and peer.value_bytes_max is not None and size > peer.value_bytes_max:
-        return (
-            f"{peer.name} takes values of {peer.value_bytes_max} bytes at most, and {size} are "
-            "asked for"
-        )
-    if peer is not None and testbed in MADE and (why := peer.missing()):
-        return why
-    if round.parameters.bad == "killed leader" and peer is not None and not peer.fails_over:
-        return f"no server takes over from the leader of {peer.name}"
+    return next(_obstacles(round, testbed), None)
+
+
+def _obstacles(round: ScenarioRound, testbed: str) -> Iterator[str]:
+    """Yield why the round is impossible on such a testbed."""
+    peer, own, made = _peer_of(round), round.parameters, testbed in MADE
+    if peer is not None:
+        largest, size = peer.value_bytes_max, own.object_size
+        if largest is not None and size > largest:
+            yield f"{peer.name} takes values of {largest} bytes at most, and {size} are asked for"
+        if made and (why := peer.missing()):
+            yield why
+        if own.bad == "killed leader" and not peer.fails_over:
+            yield f"no server takes over from the leader of {peer.name}"
     if (why := _too_large(round)) is not None:
-        return why
-    if testbed in MADE and (why := _too_much(round)) is not None:
-        return why
-    own = round.parameters
+        yield why
+    if made and (why := _too_much(round)) is not None:
+        yield why
     why = why_untranscribed(round.protocol, own.published, own.switches, own.reconfigurers)
     if why is not None:
-        return f"published = {own.published!r}: {why}"
+        yield f"published = {own.published!r}: {why}"
     if own.pending and not own.published:
-        return (
+        yield (
             "a reconfigurer of today's ares finishes each move that it finds: pending moves need "
             "an algorithm as published"
         )
     if own.pending and not own.fresh_after_s:
-        return "pending moves come before all reads: say when reads begin, by fresh_after_s"
-    if round.parameters.rate_mbit and testbed != "local":
-        return f"testbed {testbed} limits no rate: testbed local does"
-    if testbed == "processes" and round.parameters.placement:
-        return "servers at several sites need hosts with networks of their own: testbed local"
-    refused = {"processes": {"fill", "free"}, "local": set[str]()}.get(
-        testbed, {"fill", "free", "cut", "join", "slow"}
-    )
-    if others := {fault.event for fault in round.faults} & refused:
-        return f"testbed {testbed} does not {' or '.join(sorted(others))}: testbed local does"
-    return None
+        yield "pending moves come before all reads: say when reads begin, by fresh_after_s"
+    if own.rate_mbit and testbed != "local":
+        yield f"testbed {testbed} limits no rate: testbed local does"
+    if testbed == "processes" and own.placement:
+        yield "servers at several sites need hosts with networks of their own: testbed local"
+    refused = {"local": set[str](), "processes": {"fill", "free"}}
+    lacking = refused.get(testbed, {"fill", "free", "cut", "join", "slow"})
+    if others := {fault.event for fault in round.faults} & lacking:
+        yield f"testbed {testbed} does not {' or '.join(sorted(others))}: testbed local does"
 
 
 def _too_large(round: ScenarioRound) -> str | None:
     """Return that a value of ares, or a List, would be larger than it may be, or `None`."""
     if round.protocol not in OF_ARES:
         return None
-    own = round.parameters
+    own, largest = round.parameters, value_bytes_of(round)
+    published = f"published = {own.published!r}"
     if own.published and is_coded(round.protocol) and own.delta > DELTA_MAX:
-        return (
-            f"published = {own.published!r}: {own.delta} clients write at once, and delta is "
-            f"{DELTA_MAX} at most"
-        )
-    largest = value_bytes_of(round)
+        return f"{published}: {own.delta} clients write at once, and delta is {DELTA_MAX} at most"
     if largest <= VALUE_BYTES_MAX:
         return None
-    if largest <= round.parameters.object_size or not round.parameters.published:
+    if largest <= own.object_size or not own.published:
         return f"a value of ares has at most {VALUE_BYTES_MAX} bytes, and {largest} are asked for"
     return (
-        f"published = {round.parameters.published!r}: a server sends its whole List, "
-        f"{round.parameters.delta + 1} elements of {largest} bytes in all, and a reply has at most "
-        f"{VALUE_BYTES_MAX}"
+        f"{published}: a server sends its whole List, {own.delta + 1} elements of {largest} bytes "
+        f"in all, and a reply has at most {VALUE_BYTES_MAX}"
     )
 
 
@@ -206,6 +194,7 @@ class Engine:
         self._report_line = report_line
         self._testbed, self._inventory, self._per_host = testbed, inventory, per_host
         self._provenance = provenance(testbed, seed)
+        self._place = results.resolve() / ".ansible"
         self._last: Path | None = None
         """Inventory of the round that began last."""
 
@@ -234,13 +223,8 @@ class Engine:
             todo = self._possible([round for round in rounds if round not in done])
             if not todo:
                 return []
-            beds = RoundTestbeds(
-                self._testbed,
-                todo,
-                self._results.resolve() / ".ansible",
-                self._inventory,
-                self._per_host,
-            )
+            hosts = (self._place, self._inventory, self._per_host)
+            beds = RoundTestbeds(self._testbed, todo, *hosts)
             try:
                 beds.bed()  # if no testbed is possible, no round begins
                 return self._all(todo, beds)
@@ -256,15 +240,11 @@ class Engine:
             own = described.parameters.keys() & set(Parameters.__struct_fields__)
             kept = msgspec.convert({name: described.parameters[name] for name in own}, Parameters)
         except (OSError, msgspec.MsgspecError) as error:
-            raise BadInput(
-                f"{directory} has an outcome, and no run.json that can be read: {error}"
-            ) from error
-        before = msgspec.structs.asdict(kept)
-        other = [
-            f"{name} {before[name]} instead of {value}"
-            for name, value in msgspec.structs.asdict(round.parameters).items()
-            if before[name] != value
-        ]
+            why = f"has an outcome, and no run.json that can be read: {error}"
+            raise BadInput(f"{directory} {why}") from error
+        before, now = msgspec.structs.asdict(kept), msgspec.structs.asdict(round.parameters)
+        changed = (name for name in now if before[name] != now[name])
+        other = [f"{name} {before[name]} instead of {now[name]}" for name in changed]
         if other:
             raise BadInput(
                 f"{directory} was made with other settings ({', '.join(other)}), and a result "
@@ -273,40 +253,34 @@ class Engine:
 
     def _possible(self, rounds: Sequence[ScenarioRound]) -> list[ScenarioRound]:
         """Return the rounds that this testbed can run; report each impossible kind once."""
-        possible = [round for round in rounds if why_not(round, self._testbed) is None]
-        for why in dict.fromkeys(why for round in rounds if (why := why_not(round, self._testbed))):
+        obstacles = [why_not(round, self._testbed) for round in rounds]
+        for why in dict.fromkeys(filter(None, obstacles)):
             self._report_line(f"left out: {why}")
-        return possible
+        return [round for round, why in zip(rounds, obstacles, strict=True) if why is None]
 
     def _all(self, rounds: Sequence[ScenarioRound], beds: RoundTestbeds) -> list[str]:
         failed: list[str] = []
         expected_s = took_s = 0.0
         for number, round in enumerate(rounds, 1):
-            outcome = self._carry_out(round, beds)
+            outcome, name = self._carry_out(round, beds), f"{round.scenario}/{round.name}"
+            told = ", ".join(filter(None, (f"{outcome.seconds:.1f} s", outcome.note)))
             if outcome.error:
-                failed.append(f"{round.scenario}/{round.name}")
+                failed.append(name)
+                told = f"FAILED: {outcome.error}"
             else:
                 expected_s, took_s = expected_s + round.expected_s, took_s + outcome.seconds
-            outcome_text = (
-                f"FAILED: {outcome.error}"
-                if outcome.error
-                else ", ".join(filter(None, (f"{outcome.seconds:.1f} s", outcome.note)))
-            )
             pace = took_s / expected_s if expected_s else 1.0
             left_s = pace * sum(other.expected_s for other in rounds[number:])
-            self._report_line(
-                f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {outcome_text}; about "
-                f"{left_s / 60:.0f} min left"
-            )
+            left = f"about {left_s / 60:.0f} min left"
+            self._report_line(f"[{number}/{len(rounds)}] {name}: {told}; {left}")
         return failed
 
     def _end(self) -> None:
         """End the remains of the last round on machines that stay."""
         if self._testbed not in MADE and self._last is not None and self._last.exists():
-            with contextlib.suppress(
-                RoundFailed
-            ):  # the host is gone; the next round on the host ends the remains
-                play(["round_end"], self._last, self._results.resolve() / ".ansible", STEPS_S)
+            # if the host is gone, the next round on the host ends the remains
+            with contextlib.suppress(RoundFailed):
+                play(["round_end"], self._last, self._place, STEPS_S)
 
     def _directory(self, round: ScenarioRound) -> Path:
         return self._results / round.scenario / round.name
@@ -323,10 +297,8 @@ class Engine:
         except (AresError, OSError) as error:
             reason = str(error)
             if isinstance(error, OSError):
-                reason = (
-                    f"this machine cannot write {error.filename or directory}: "
-                    f"{error.strerror or error}"
-                )
+                where = error.filename or directory
+                reason = f"this machine cannot write {where}: {error.strerror or error}"
             if isinstance(error, RoundFailed) and error.unreachable:
                 beds.discard()
             outcome = RoundOutcome(reason, time.monotonic() - begin)
@@ -350,11 +322,8 @@ def _free_name(directory: Path) -> Path:
     """Return a free name in the directory of failed rounds, which imports of results ignore."""
     aside = directory.parent.parent / "failed" / directory.parent.name
     aside.mkdir(parents=True, exist_ok=True)
-    return next(
-        path
-        for number in range(1, 10_000)
-        if not (path := aside / f"{directory.name}.{number}").exists()
-    )
+    names = (aside / f"{directory.name}.{number}" for number in itertools.count(1))
+    return next(path for path in names if not path.exists())
 
 
 class _OneRound:
@@ -374,58 +343,35 @@ class _OneRound:
 
         Raises :class:`RoundFailed`, BadInput if hosts are missing, OSError.
         """
-        layout = placed(self._round, self._bed.hosts)
-        check_private(self._round.protocol, [self._bed.hosts[server] for server in layout.servers])
-        parameters, steps = (
-            self._round.parameters,
-            playbooks_of(self._round.protocol, self._bed.name not in MADE),
-        )
+        bed, round, directory = self._bed, self._round, self._directory
+        layout, parameters = placed(round, bed.hosts), round.parameters
+        check_private(round.protocol, [bed.hosts[server] for server in layout.servers])
+        steps = playbooks_of(round.protocol, bed.name not in MADE)
         timeout_s = WORK_SPARE * parameters.work_s + WORK_SPARE_S
-        described = inventory_of(
-            self._round,
-            layout,
-            self._bed.hosts,
-            self._bed.directories(),
-            self._variables(timeout_s),
-            self._seed,
-        )
-        self._inventory.write_bytes(msgspec.json.format(msgspec.json.encode(described), indent=1))
-        (self._directory / "run.json").write_bytes(
-            msgspec.json.format(
-                msgspec.json.encode(self._description(layout, provenance)), indent=1
-            )
-        )
-        befalling = RoundFaults(
-            self._round,
-            layout,
-            self._bed.testbed,
-            self._bed.hosts,
-            self._directory / "events.jsonl",
-        )
+        places, variables = bed.directories(), self._variables(timeout_s)
+        inventory = inventory_of(round, layout, bed.hosts, places, variables, self._seed)
+        write_json(self._inventory, inventory)
+        write_json(directory / "run.json", self._description(layout, provenance))
+        events = directory / "events.jsonl"
+        befalling = RoundFaults(round, layout, bed.testbed, bed.hosts, events)
         try:
             with self._links(layout), befalling.lasting():
-                play(
-                    steps,
-                    self._inventory,
-                    self._place,
-                    timeout_s + STEPS_S,
-                    lambda event: _heard(event, befalling),
-                )
+                heard, limit_s = partial(_heard, befalling), timeout_s + STEPS_S
+                play(steps, self._inventory, self._place, limit_s, heard)
         except RoundFailed:
             self._salvage(steps)
             raise
         befalling.require_done()
-        note_counted(self._directory)
-        for path in self._directory.glob("logs/*/load.json"):
-            path.rename(self._directory / "load.json")
-        wrong = (
-            judge_load(self._directory, parameters)
-            if parameters.load
-            else checked(self._directory) or not_fresh(self._directory, parameters)
-        )
+        note_counted(directory)
+        for path in directory.glob("logs/*/load.json"):
+            path.rename(directory / "load.json")
+        if parameters.load:
+            wrong = judge_load(directory, parameters)
+        else:
+            wrong = checked(directory) or not_fresh(directory, parameters)
         if wrong is not None:
             raise RoundFailed(wrong)
-        described = msgspec.json.decode((self._directory / "run.json").read_bytes())
+        described = msgspec.json.decode((directory / "run.json").read_bytes())
         verdict = str(described["parameters"].get("checked", ""))
         return verdict if verdict.startswith(WRONG) else ""
 
@@ -434,50 +380,39 @@ class _OneRound:
             "round_results": str(self._directory),
             "round_name": "round",
             "round_timeout_s": timeout_s,
+            "round_durability": self._round.parameters.durability,
         }
         if self._bed.name in MADE:
             made["round_head_start_s"] = MADE_HEAD_START_S
         if self._round.parameters.bad != "nobody":
-            made["round_head_start_s"] = min(
-                LOAD_HEAD_START_S * (1 + os.getloadavg()[0] / (os.cpu_count() or 1)),
-                LOAD_HEAD_START_MAX_S,
-            )
-        return {
-            **self._bed.variables,
-            **made,
-            **cluster_file_of(self._round),
-            "round_durability": self._round.parameters.durability,
-        }
+            late_s = LOAD_HEAD_START_S * (1 + os.getloadavg()[0] / (os.cpu_count() or 1))
+            made["round_head_start_s"] = min(late_s, LOAD_HEAD_START_MAX_S)
+        return {**self._bed.variables, **made, **cluster_file_of(self._round)}
 
     def _description(self, layout: Layout, provenance: dict[str, object]) -> dict[str, Any]:
-        parameters, store = self._round.parameters, store_name(self._round.protocol)
-        known = dict(provenance["versions"]) | (
-            {store: version_of(store)} if store != "ares" else {}
-        )  # type: ignore[call-overload]
+        own, protocol = self._round.parameters, self._round.protocol
+        versions = dict(provenance["versions"])  # type: ignore[call-overload]
+        if (store := store_name(protocol)) != "ares":
+            versions[store] = version_of(store)
+        counts = ("servers", "writers", "readers", "reconfigurers", "object_size")
+        topology = f"{own.placement} w={own.client_site} r={own.client_site}"
+        of_round = {
+            "seed": self._seed,
+            "began": datetime.now(UTC).isoformat(),
+            "versions": versions,
+            "hosts": msgspec.to_builtins(layout),
+        }
         described = {
             "scenario": self._round.scenario,
-            "algorithm": algorithm_name(self._round.protocol, parameters.published),
-            **{
-                name: getattr(parameters, name)
-                for name in ("servers", "writers", "readers", "reconfigurers", "object_size")
-            },
-            "topology": (
-                f"{parameters.placement} w={parameters.client_site} r={parameters.client_site}"
-            )
-            if parameters.placement
-            else None,
+            "algorithm": algorithm_name(protocol, own.published),
+            **{name: getattr(own, name) for name in counts},
+            "topology": topology if own.placement else None,
             "iteration": self._round.iteration,
-            "parameters": msgspec.to_builtins(parameters),
-            "provenance": provenance
-            | {
-                "seed": self._seed,
-                "began": datetime.now(UTC).isoformat(),
-                "versions": known,
-                "hosts": msgspec.to_builtins(layout),
-            },
+            "parameters": msgspec.to_builtins(own),
+            "provenance": provenance | of_round,
         }
-        ec = self._round.protocol in OF_ARES and self._round.protocol.endswith(("_EC", "_EC_F"))
-        return described | ({"k": parameters.k, "m": parameters.parity} if ec else {})
+        ec = protocol in OF_ARES and protocol.endswith(("_EC", "_EC_F"))
+        return described | ({"k": own.k, "m": own.parity} if ec else {})
 
     @contextlib.contextmanager
     def _links(self, layout: Layout) -> Any:
@@ -504,7 +439,7 @@ class _OneRound:
             play(steps[-1:], self._inventory, self._place, STEPS_S)
 
 
-def _heard(event: dict[str, Any], befalling: RoundFaults) -> None:
+def _heard(befalling: RoundFaults, event: dict[str, Any]) -> None:
     """Note begin and end of the work: a task says the begin, and step 5 marks the end."""
     begin_s = event.get("facts", {}).get("round_begin")
     if begin_s is not None:

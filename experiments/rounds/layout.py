@@ -71,9 +71,8 @@ class RoundHost(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        return str(
-            self.variables.get("ares_address") or self.variables.get("ansible_host") or self.name
-        )
+        given = self.variables.get("ares_address") or self.variables.get("ansible_host")
+        return str(given or self.name)
 
 
 class Layout(Struct, frozen=True):
@@ -87,46 +86,27 @@ class Layout(Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(
-            dict.fromkeys(
-                (*self.servers, *self.consensus, *self.writers, *self.readers, *self.recons)
-            )
-        )
+        clients = (*self.writers, *self.readers, *self.recons)
+        return tuple(dict.fromkeys((*self.servers, *self.consensus, *clients)))
 
 
 def store_name(protocol: str) -> str:
     """Return the name of the protocol's store in the playbooks."""
-    return (
-        "ares"
-        if protocol in OF_ARES
-        else "redis"
-        if protocol.startswith("REDIS")
-        else protocol.lower()
-    )
+    return "ares" if protocol in OF_ARES else protocol.partition("_")[0].lower()
 
 
 def placed(round: ScenarioRound, hosts: Mapping[str, RoundHost]) -> Layout:
     """Return hosts for the round. Raises BadInput naming the parts that the testbed lacks."""
-    parameters = round.parameters
-    servers = _servers(parameters, [host for host in hosts.values() if "servers" in host.groups])
-    members = CONSENSUS_MEMBERS if parameters.reconfigurers else 1
-    sites = (
-        {parameters.client_site}
-        if parameters.client_site
-        else {hosts[server].site for server in servers}
+    own = round.parameters
+    servers = _servers(own, [host for host in hosts.values() if "servers" in host.groups])
+    members = CONSENSUS_MEMBERS if own.reconfigurers else 1
+    sites = {own.client_site} if own.client_site else {hosts[server].site for server in servers}
+    writers, readers, recons = (
+        _clients(group, count, sites, hosts.values())
+        for group, count in zip(CLIENT_GROUPS, _counts(own), strict=True)
     )
-    clients = {
-        group: _clients(group, count, sites, hosts.values())
-        for group, count in zip(
-            CLIENT_GROUPS,
-            (parameters.writers, parameters.readers, parameters.reconfigurers),
-            strict=True,
-        )
-    }
-    writers, readers, recons = (clients[group] for group in CLIENT_GROUPS)
-    return Layout(
-        servers, servers[:members] if round.protocol in OF_ARES else (), writers, readers, recons
-    )
+    consensus = servers[:members] if round.protocol in OF_ARES else ()
+    return Layout(servers, consensus, writers, readers, recons)
 
 
 def check_private(protocol: str, servers: Iterable[RoundHost]) -> None:
@@ -136,10 +116,8 @@ def check_private(protocol: str, servers: Iterable[RoundHost]) -> None:
     """
     for server in servers if protocol not in OF_ARES else ():
         if _is_public(server.address):
-            raise BadInput(
-                f"{protocol} has no password, and {server.address} of {server.name} is public: "
-                "give ares_address a private one. Not begun"
-            )
+            where = f"{server.address} of {server.name} is public: give ares_address a private one"
+            raise BadInput(f"{protocol} has no password, and {where}. Not begun")
 
 
 def _is_public(address: str) -> bool:
@@ -158,11 +136,8 @@ def _servers(parameters: Parameters, hosts: Sequence[RoundHost]) -> tuple[str, .
         return _so_many("servers", parameters.servers, [host.name for host in hosts])
     chosen: tuple[str, ...] = ()
     for site in sorted(parameters.sites, key=lambda site: site != parameters.client_site):
-        chosen += _so_many(
-            f"servers at site {site}",
-            parameters.sites[site],
-            [host.name for host in hosts if host.site == site],
-        )
+        there = [host.name for host in hosts if host.site == site]
+        chosen += _so_many(f"servers at site {site}", parameters.sites[site], there)
     return chosen
 
 
@@ -171,9 +146,8 @@ def _clients(
 ) -> tuple[str, ...]:
     """Return all hosts of the group at these sites, but at most as many as clients."""
     there = [host.name for host in hosts if group in host.groups and host.site in sites]
-    return _so_many(
-        f"{group} at site {' or '.join(sorted(sites))}", min(count, max(1, len(there))), there
-    )
+    what = f"{group} at site {' or '.join(sorted(sites))}"
+    return _so_many(what, min(count, max(1, len(there))), there)
 
 
 def _so_many(what: str, count: int, names: list[str]) -> tuple[str, ...]:
@@ -187,39 +161,25 @@ def wanted(rounds: Iterable[ScenarioRound], clients_per_host: int) -> list[HostP
 
     The site with the most servers comes first: rounds without a placement run there.
     """
-    rounds = list(rounds)
-    sites: dict[str, int] = {}
+    rounds, sites = list(rounds), dict[str, int]()
     for round in rounds:
         for site, count in round.parameters.sites.items():
             sites[site] = max(sites.get(site, 0), count)
-    most = max(
-        (round.parameters.servers for round in rounds if not round.parameters.placement), default=0
-    )
+    alone = (each.parameters.servers for each in rounds if not each.parameters.placement)
     first = max(sites, key=lambda site: sites[site], default="here")
-    sites[first] = max(sites.get(first, 0), most)
+    sites[first] = max(sites.get(first, 0), *alone, 0)
     full = {fault.server for round in rounds for fault in round.faults if fault.event == "fill"}
+    most = list(map(max, *[_counts(round.parameters) for round in rounds], (0, 0, 0)))
     plans = []
     for site in sorted(sites, key=lambda site: site != first):
         ending = f"-{site}" if len(sites) > 1 else ""
         for number in range(sites[site]):
-            plans.append(
-                HostPlan(
-                    f"server{number}{ending}",
-                    site,
-                    ["servers"],
-                    {DISK: DISK_BYTES} if number in full and site == first else {},
-                )
-            )
-        for group, count in zip(
-            CLIENT_GROUPS,
-            map(max, *[_counts(round.parameters) for round in rounds], (0, 0, 0)),
-            strict=True,
-        ):
-            hosts = -(-count // clients_per_host)
-            plans += [
-                HostPlan(f"{group.removesuffix('s')}{number}{ending}", site, [group])
-                for number in range(hosts)
-            ]
+            disks = {DISK: DISK_BYTES} if number in full and site == first else {}
+            plans.append(HostPlan(f"server{number}{ending}", site, ["servers"], disks))
+        for group, count in zip(CLIENT_GROUPS, most, strict=True):
+            names = [f"{group.removesuffix('s')}{number}" for number in range(count)]
+            needed = names[: -(-count // clients_per_host)]
+            plans += [HostPlan(f"{name}{ending}", site, [group]) for name in needed]
     return plans
 
 
@@ -239,36 +199,29 @@ def works(
     once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, fresh_after_s=0.0)
     made: dict[str, dict[str, WorkerTask]] = {host: {} for host in layout.hosts}
 
-    def give(
-        host: str, name: str, role: Role, clients: tuple[int, ...], what: Parameters, logs: str
-    ) -> None:
-        made[host][f"{name}-{role}-{clients[0]}"] = WorkerTask(
-            store, round.protocol, what, role, clients, seed, logs
-        )
+    def give(host: str, step: str, role: Role, clients: tuple[int, ...]) -> None:
+        what, logs = once if role == "read" and step != "work" else parameters, "logs"
+        logs = logs if step == "work" else "run"
+        task = WorkerTask(store, round.protocol, what, role, clients, seed, logs)
+        made[host][f"{step}-{role}-{clients[0]}"] = task
 
-    give(layout.writers[0], "create", "create", (1,), parameters, "run")
+    writer, reader = layout.writers[0], layout.readers[0]
+    give(writer, "create", "create", (1,))
     if parameters.load is not None:
-        give(layout.writers[0], "work", "load", (1,), parameters, "logs")
+        give(writer, "work", "load", (1,))
         return made
-    give(layout.readers[0], "read_file", "read", (1,), once, "run")
+    give(reader, "read_file", "read", (1,))
     first = 1
-    for role, group in GROUP_OF.items():
-        hosts, count = (
-            getattr(layout, group),
-            getattr(parameters, "reconfigurers" if role == "reconfigure" else group),
-        )
-        for host, clients in _shared(tuple(range(first, first + count)), hosts):
-            for some in _groups(clients):
-                give(host, "work", role, some, parameters, "logs")
-                if role != "reconfigure" and (
-                    others := tuple(client for client in some if client != 1)
-                ):
-                    give(host, "first_read", "read", others, once, "run")
+    for (role, group), count in zip(GROUP_OF.items(), _counts(parameters), strict=True):
+        clients = tuple(range(first, first + count))
+        for host, mine in _shared(clients, getattr(layout, group)):
+            for some in _groups(mine):
+                give(host, "work", role, some)
+                others = tuple(client for client in some if client != 1)
+                if role != "reconfigure" and others:
+                    give(host, "first_read", "read", others)
         first += count
-    counting = (
-        (layout.writers[0], "work-write-1", BEFORE),
-        (layout.readers[0], "read_file-read-1", AFTER),
-    )
+    counting = ((writer, "work-write-1", BEFORE), (reader, "read_file-read-1", AFTER))
     for host, name, file in counting if round.protocol in OF_ARES else ():
         made[host][name] = msgspec.structs.replace(made[host][name], count_into=f"logs/{file}")
     return made
@@ -297,19 +250,13 @@ def store_of(
     servers has a write.
     """
     name = store_name(round.protocol)
-    addresses = [hosts[server].address for server in layout.servers]
     if name == "ares":
         return AresStore(f"{directory}/config/cluster.toml")
+    nodes = tuple((hosts[server].address, PORTS[name]) for server in layout.servers)
+    addresses = tuple(f"{host}:{port}" for host, port in nodes)
     if name == "redis":
-        return RedisStore(
-            f"{addresses[0]}:{PORTS['redis']}",
-            len(addresses) // 2 if round.protocol == "REDIS_W" else 0,
-        )
-    if name == "etcd":
-        return EtcdStore(tuple(f"{address}:{PORTS['etcd']}" for address in addresses))
-    return CassandraStore(
-        tuple((address, PORTS["cassandra"]) for address in addresses), ROUND_KEYSPACE
-    )
+        return RedisStore(addresses[0], len(nodes) // 2 if round.protocol == "REDIS_W" else 0)
+    return EtcdStore(addresses) if name == "etcd" else CassandraStore(nodes, ROUND_KEYSPACE)
 
 
 def _numbers_of_servers(round: ScenarioRound) -> list[int]:
@@ -387,13 +334,10 @@ def command(python: str, names: Sequence[str]) -> str:
     """
     if not names:
         return ""
-    begin = " ".join(
-        f'{python} -m experiments.rounds.round_worker < work/{name}.json & all="$all $!";'
-        for name in names
-    )
-    return (
-        f'all=""; status=0; {begin} for one in $all; do wait $one || status=1; done; (exit $status)'
-    )
+    worker = f"{python} -m experiments.rounds.round_worker"
+    begin = " ".join(f'{worker} < work/{name}.json & all="$all $!";' for name in names)
+    end = "for one in $all; do wait $one || status=1; done; (exit $status)"
+    return f'all=""; status=0; {begin} {end}'
 
 
 def inventory_of(
@@ -408,36 +352,29 @@ def inventory_of(
 
     ``directories`` has the directory of the round by host. ``variables`` are for all hosts.
     """
-    full = {
-        layout.servers[fault.server]
-        for fault in round.faults
-        if fault.event == "fill" and isinstance(fault.server, int)
-    }
+    numbers = [fault.server for fault in round.faults if fault.event == "fill"]
+    full = {layout.servers[number] for number in numbers if isinstance(number, int)}
+    crashes = any(fault.event == "crash" for fault in round.faults)
     described: dict[str, Any] = {}
     for name in layout.hosts:
-        given = dict(hosts[name].variables)
-        directory = directories[name]
+        given, directory = dict(hosts[name].variables), directories[name]
         mine = works(round, layout, store_of(round, layout, hosts, directory), seed)[name]
-        python = (
-            f"{given['ares_python']} -P" if "ares_python" in given else "/opt/ares/bin/python -P"
-        )
+        own = given.get("ares_python")
+        python = f"{own} -P" if own else "/opt/ares/bin/python -P"
         steps = {
-            step: [work for work in mine if work.startswith(f"{step}-")]
+            step: command(python, [work for work in mine if work.startswith(f"{step}-")])
             for step in ("create", "first_read", "work", "read_file")
         }
-        last = command(python, steps["read_file"])
-        if last and any(fault.event == "crash" for fault in round.faults):
-            last += (
-                " || echo 'the last read failed'"  # with so many dead servers the command may fail
-            )
+        last = steps["read_file"]
+        if last and crashes:  # with so many dead servers the command may fail
+            last += " || echo 'the last read failed'"
+        files = {f"work/{work}.json": msgspec.json.encode(mine[work]).decode() for work in mine}
         described[name] = given | {
             "round_directory": directory,
-            "round_files": {
-                f"work/{work}.json": msgspec.json.encode(mine[work]).decode() for work in mine
-            },
-            "round_create_command": command(python, steps["create"]),
-            "round_first_read_command": command(python, steps["first_read"]),
-            "round_command": command(python, steps["work"]),
+            "round_files": files,
+            "round_create_command": steps["create"],
+            "round_first_read_command": steps["first_read"],
+            "round_command": steps["work"],
             "round_final_read_command": last,
         }
         if name in full:

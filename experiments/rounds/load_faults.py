@@ -39,12 +39,11 @@ def judge_load(directory: Path, parameters: Parameters) -> str | None:
         struck = _struck(directory / "events.jsonl")
         if struck is None:
             return f"no server was made bad: {parameters.bad} was asked for"
+        begins = (datetime.fromisoformat(point.began or "") for point in file.points)
         try:
             points = [
-                under_fault(
-                    point, (struck - datetime.fromisoformat(point.began or "")).total_seconds()
-                )
-                for point in file.points
+                under_fault(point, (struck - began).total_seconds())
+                for point, began in zip(file.points, begins, strict=True)
             ]
         except ValueError as error:
             return str(error)
@@ -54,10 +53,7 @@ def judge_load(directory: Path, parameters: Parameters) -> str | None:
 
 def _struck(events: Path) -> datetime | None:
     """Return when the first server crashed or was slowed."""
-    if not events.exists():
-        return None
-    found = (msgspec.json.decode(line, type=_Event) for line in events.read_bytes().splitlines())
-    return next(
-        (datetime.fromisoformat(event.time) for event in found if event.event in ("crash", "slow")),
-        None,
-    )
+    lines = events.read_bytes().splitlines() if events.exists() else []
+    found = (msgspec.json.decode(line, type=_Event) for line in lines)
+    times = (event.time for event in found if event.event in ("crash", "slow"))
+    return next(map(datetime.fromisoformat, times), None)

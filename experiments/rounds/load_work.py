@@ -50,25 +50,17 @@ def make_load(
     directory: Path,
 ) -> None:
     """Measure all points after ``await_begin``; write `load.json`. Raises :class:`BenchError`."""
-    load = parameters.load
+    load, share = parameters.load, parameters.read_share
     assert load is not None
     with generators(load.processes) as processes:
         points = _Points(processes, _store_of(store, protocol, parameters), load, parameters)
         points.warm_up()
         await_begin()
         made = list(points.all(with_curve=parameters.bad != "nobody"))
-    workload = {1.0: "reads only", 0.0: "writes only"}.get(
-        parameters.read_share, f"{parameters.read_share:.0%} reads"
-    )
-    write_load(
-        directory,
-        LoadFile(
-            made,
-            algorithm_name(protocol, parameters.published),
-            f"{size_text(parameters.object_size)}, {workload}",
-            wrong=points.wrong,
-        ),
-    )
+    alone = {1.0: "reads only", 0.0: "writes only"}
+    words = f"{size_text(parameters.object_size)}, {alone.get(share, f'{share:.0%} reads')}"
+    name = algorithm_name(protocol, parameters.published)
+    write_load(directory, LoadFile(made, name, words, wrong=points.wrong))
 
 
 def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
@@ -89,10 +81,8 @@ def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
     )
 
 
-def _workload(load: LoadSeries, parameters: Parameters) -> Workload:
-    return Workload(
-        load.clients, parameters.object_size, load.keys, parameters.read_share, load.written
-    )
+def _workload(load: LoadSeries, own: Parameters) -> Workload:
+    return Workload(load.clients, own.object_size, load.keys, own.read_share, load.written)
 
 
 def _domain(protocol: str) -> str:
@@ -103,11 +93,9 @@ async def _make_domain(store: AresStore, protocol: str, parameters: Parameters) 
     """Make the domain of this load, over the protocol's primitives."""
     settings = Settings.load(store.file)
     servers = [str(server) for server in settings.servers]
+    create = configuration_of(ALGORITHM_OF[protocol].dap, servers, parameters.parity)
     async with connect(settings) as manager:
-        await manager.domain(
-            _domain(protocol),
-            create=configuration_of(ALGORITHM_OF[protocol].dap, servers, parameters.parity),
-        )
+        await manager.domain(_domain(protocol), create=create)
 
 
 class _Points:
@@ -121,18 +109,16 @@ class _Points:
 
     def warm_up(self) -> None:
         """Run all clients for a moment, uncounted."""
-        self._measure(
-            structs.replace(self._workload, clients=min(16, self._load.clients_max)),
-            LoadExtent(LOAD_WARM_S, WARM_UP_S),
-        )
+        clients = min(16, self._load.clients_max)
+        workload = structs.replace(self._workload, clients=clients)
+        self._measure(workload, LoadExtent(LOAD_WARM_S, WARM_UP_S))
 
     def all(self, *, with_curve: bool) -> Iterator[LoadPoint]:
         """Measure closed loops, and open loops after them."""
         load, workload, rates = self._load, self._workload, list[float]()
+        extent = LoadExtent(LOAD_WARM_S, load.seconds, operations=load.operations)
         while True:
-            measured = self._measure(
-                workload, LoadExtent(LOAD_WARM_S, load.seconds, operations=load.operations)
-            )
+            measured = self._measure(workload, extent)
             yield point_of(measured, workload, curve=with_curve)
             rates.append(measured.per_s)
             if 2 * workload.clients > load.clients_max or not goes_on(rates, load.growth):
@@ -140,13 +126,10 @@ class _Points:
             workload = structs.replace(workload, clients=2 * workload.clients)
         workload = structs.replace(workload, clients=load.clients_max)
         for share in load.offered if max(rates) > 0 else ():
-            offered_per_s = share * max(rates)
-            seconds = min(load.seconds, load.operations / offered_per_s)
-            measured = self._measure(
-                workload,
-                LoadExtent(LOAD_WARM_S, max(seconds, 2 * LOAD_WARM_S), per_s=offered_per_s),
-            )
-            yield point_of(measured, workload, offered_per_s=offered_per_s)
+            per_s = share * max(rates)
+            seconds = max(min(load.seconds, load.operations / per_s), 2 * LOAD_WARM_S)
+            measured = self._measure(workload, LoadExtent(LOAD_WARM_S, seconds, per_s=per_s))
+            yield point_of(measured, workload, offered_per_s=per_s)
 
     def _measure(self, workload: Workload, extent: LoadExtent) -> MeasuredWorkload:
         measured = self._processes.run(self._store, workload, extent, {})

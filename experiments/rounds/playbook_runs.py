@@ -66,17 +66,10 @@ def failure_of(event: Mapping[str, Any]) -> PlayFailure | None:
     """
     if event.get("event") not in ("failed", "unreachable"):
         return None
-    task = (
-        f"{event.get('play')}: {event.get('task')}"
-        if event.get("play") != event.get("task")
-        else str(event.get("task"))
-    )
-    return PlayFailure(
-        str(event.get("host")),
-        task,
-        reason_of(str(event.get("message"))),
-        event["event"] == "unreachable",
-    )
+    play, task, host = (str(event.get(name)) for name in ("play", "task", "host"))
+    reason = reason_of(str(event.get("message")))
+    where = f"{play}: {task}" if play != task else task
+    return PlayFailure(host, where, reason, event["event"] == "unreachable")
 
 
 def failure_sentence(failures: Sequence[PlayFailure], status: int, stderr: str) -> str:
@@ -84,15 +77,11 @@ def failure_sentence(failures: Sequence[PlayFailure], status: int, stderr: str) 
     if failures:
         first, more = failures[0], len({failure.host for failure in failures} - {failures[0].host})
         others = f" ({more} more {'host' if more == 1 else 'hosts'} failed)" if more else ""
-        return (
-            f"{first.host}: {'cannot be reached' if first.unreachable else first.task}: "
-            f"{first.reason}{others}"
-        )
-    last = [line.strip() for line in stderr.splitlines() if line.strip()]
-    cause = next(
-        (line for line in last if re.match(r"(\[?ERROR|fatal)", line)),
-        last[-1] if last else "it said nothing",
-    )
+        what = "cannot be reached" if first.unreachable else first.task
+        return f"{first.host}: {what}: {first.reason}{others}"
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = (line for line in lines if re.match(r"(\[?ERROR|fatal)", line))
+    cause = next(errors, lines[-1] if lines else "it said nothing")
     return f"ansible-playbook ended with status {status}: {printable(cause[:REASON_CHARACTERS])}"
 
 
@@ -140,24 +129,14 @@ def play(
 
     Raises :class:`RoundFailed`. On every way out, ansible-playbook has ended, too.
     """
-    command = [
-        program("ansible-playbook"),
-        "-i",
-        str(inventory),
-        *(str(PLAYBOOKS / f"{name}.yml") for name in names),
-    ]
+    files = (str(PLAYBOOKS / f"{name}.yml") for name in names)
+    command = [program("ansible-playbook"), "-i", str(inventory), *files]
     failures: list[PlayFailure] = []
     late = threading.Event()
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd=place,
-            env=environment(place),
-            start_new_session=True,
-        )
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
+        where = {"cwd": place, "env": environment(place), "start_new_session": True}
+        process = subprocess.Popen(command, **pipes, **where)  # type: ignore[call-overload]
 
         def give_up() -> None:
             late.set()
@@ -166,7 +145,6 @@ def play(
         timer = threading.Timer(timeout_s, give_up)
         timer.start()
         try:
-            assert process.stdout is not None
             for line in process.stdout:
                 event = _event(line)
                 if failure := failure_of(event):
@@ -206,12 +184,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def listed(inventory: Path, place: Path) -> dict[str, Any]:
     """Return an inventory as Ansible understands it. Raises BadInput."""
     command = [program("ansible-inventory"), "-i", str(inventory), "--list"]
-    asked = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=place, env=environment(place)
-    )
+    where = {"cwd": place, "env": environment(place)}
+    asked = subprocess.run(command, capture_output=True, text=True, check=False, **where)  # type: ignore[call-overload]
     if asked.returncode:
-        raise BadInput(
-            f"{inventory} is no inventory: {failure_sentence([], asked.returncode, asked.stderr)}"
-        )
+        why = failure_sentence([], asked.returncode, asked.stderr)
+        raise BadInput(f"{inventory} is no inventory: {why}")
     found: dict[str, Any] = json.loads(asked.stdout)
     return found

@@ -1,4 +1,4 @@
-"""Origin of figures: commit, machine, versions, settings of the kernel."""
+"""Origin of figures: commit, machine, versions, settings of the kernel; and files with it."""
 
 import os
 import platform
@@ -6,6 +6,8 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 from ares.platform.release import version
 
@@ -29,14 +31,12 @@ def checkout_commit() -> str | None:
 
 def provenance(testbed: str, seed: int) -> dict[str, object]:
     """Return the origin of all rounds of a run."""
-    models = [
-        line.split(":", 1)[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    model = models[0] if models else "processor"
     return {
         "commit": checkout_commit(),
-        "machine": f"{len(models)} x {models[0] if models else 'processor'}, {platform.platform()}",
+        "machine": f"{len(models)} x {model}, {platform.platform()}",
         "load_average": os.getloadavg()[0],
         "versions": {"ares": version(), "cpython": sys.version.split()[0]},
         "tcp": _kernel("tcp_congestion_control"),
@@ -52,12 +52,16 @@ def version_of(store: str) -> str | None:
     return _first_line(_VERSION_OF[store]) if store in _VERSION_OF else None
 
 
+def write_json(path: Path, content: object) -> None:
+    """Write a file of JSON for people."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1))
+
+
 def _first_line(command: list[str]) -> str | None:
     """Return the first line of the output."""
+    how = {"capture_output": True, "text": True, "timeout": _CLOCK_ASK_S}
     try:
-        asked = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_CLOCK_ASK_S
-        )
+        asked = subprocess.run(command, check=False, **how)  # type: ignore[call-overload]
     except (OSError, subprocess.TimeoutExpired):
         return None
     return next(iter(asked.stdout.strip().splitlines()), None)

@@ -45,13 +45,9 @@ class RoundFaults:
         hosts: Mapping[str, RoundHost],
         events: Path,
     ) -> None:
-        self._round, self._layout, self._testbed, self._hosts, self._events = (
-            round,
-            layout,
-            testbed,
-            hosts,
-            events,
-        )
+        self._round, self._layout, self._testbed = round, layout, testbed
+        self._hosts, self._events = hosts, events
+        self._store = store_name(round.protocol)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._undone: list[tuple[Fault, str]] = []
@@ -61,12 +57,8 @@ class RoundFaults:
 
     def note(self, event: str, server: str | None = None, detail: str = "") -> None:
         """Write a line of events.jsonl."""
-        line = {
-            "time": datetime.now(UTC).isoformat(),
-            "event": event,
-            "server": server,
-            "detail": detail,
-        }
+        line = {"time": datetime.now(UTC).isoformat()}
+        line |= {"event": event, "server": server, "detail": detail}
         with self._events.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
@@ -83,9 +75,8 @@ class RoundFaults:
         self._thread.join()
         self.note("phase", None, "work has ended")
         for fault, host in self._undone:
-            with contextlib.suppress(
-                AresError
-            ):  # the host is gone, and a round that needs the host reports an error
+            # the host may be gone, and a round that needs the host reports an error
+            with contextlib.suppress(AresError):
                 self._undo(fault, host)
 
     def require_done(self) -> None:
@@ -123,18 +114,17 @@ class RoundFaults:
 
     def _do(self, fault: Fault) -> None:
         """Make a fault, and note the success; an impossible fault is no event."""
-        pattern = PATTERNS[store_name(self._round.protocol)]
+        pattern = PATTERNS[self._store]
         if fault.event in ("cut", "join"):
             act = self._testbed.cut if fault.event == "cut" else self._testbed.join
             act(*fault.sites)
             self._undone.append((fault, ""))
             return self.note(fault.event, None, f"{fault.sites[0]} and {fault.sites[1]}")
+        percent = f"{fault.percent} % of a processor"
         if fault.server == "members":
             self._undone.append((fault, ""))
             self._slow_members(fault.percent)
-            return self.note(
-                "slow", None, f"members of consensus: {fault.percent} % of a processor"
-            )
+            return self.note("slow", None, f"members of consensus: {percent}")
         host = self._victim(fault)
         if fault.event == "crash":
             self._testbed.kill(host, pattern)
@@ -142,16 +132,12 @@ class RoundFaults:
         self._undone.append((fault, host))
         if fault.event == "slow":
             self._testbed.slow(host, pattern, fault.percent)
-            return self.note("slow", host, f"{fault.percent} % of a processor")
-        free_bytes = fault.free_bytes if fault.event == "fill" else 2 * DISK_BYTES
+            return self.note("slow", host, percent)
+        fills = fault.event == "fill"
+        free_bytes = fault.free_bytes if fills else 2 * DISK_BYTES
         self._testbed.fill(host, DISK, free_bytes)
-        return self.note(
-            fault.event,
-            host,
-            f"{free_bytes} bytes of its disk are free"
-            if fault.event == "fill"
-            else "all of its disk is free again",
-        )
+        free = f"{free_bytes} bytes of its disk are free"
+        return self.note(fault.event, host, free if fills else "all of its disk is free again")
 
     def _slow_members(self, percent: int) -> None:
         for host in self._layout.consensus:
@@ -163,7 +149,7 @@ class RoundFaults:
         elif fault.server == "members":
             self._slow_members(100)
         elif fault.event == "slow":
-            self._testbed.slow(host, PATTERNS[store_name(self._round.protocol)], 100)
+            self._testbed.slow(host, PATTERNS[self._store], 100)
         elif fault.event == "fill":
             self._testbed.fill(host, DISK, 2 * DISK_BYTES)
 
@@ -171,9 +157,9 @@ class RoundFaults:
         servers = self._layout.servers
         if isinstance(fault.server, int):
             return servers[fault.server % len(servers)]
-        leader, store = self._leader(), store_name(self._round.protocol)
-        if leader is None and (fault.server == "leader" or store == "etcd"):
-            raise RoundFailed(f"no leader was seen of {store}")
+        leader = self._leader()
+        if leader is None and (fault.server == "leader" or self._store == "etcd"):
+            raise RoundFailed(f"no leader was seen of {self._store}")
         if fault.server == "leader" and leader is not None:
             return leader
         return next(server for server in reversed(servers) if server != leader)
@@ -183,16 +169,8 @@ class RoundFaults:
 
         Other stores have no leader.
         """
-        store = store_name(self._round.protocol)
-        if store == "redis":
-            return self._layout.servers[0]
-        if store == "etcd":
-            return next(
-                (
-                    server
-                    for server in self._layout.servers
-                    if leads(f"{self._hosts[server].address}:{PORTS['etcd']}")
-                ),
-                None,
-            )
-        return None
+        servers = self._layout.servers
+        if self._store == "etcd":
+            ports = {server: f"{self._hosts[server].address}:{PORTS['etcd']}" for server in servers}
+            return next((server for server in servers if leads(ports[server])), None)
+        return servers[0] if self._store == "redis" else None

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,16 +40,12 @@ class RoundTestbed(Struct, frozen=True):
 
     def directories(self) -> dict[str, str]:
         """Return the directories of the round, by host."""
-        return {
-            host.name: str(host.variables.get("round_directory") or _home(host))
-            for host in self.hosts.values()
-        }
+        return {host.name: _directory(host.variables) for host in self.hosts.values()}
 
 
-def _home(host: RoundHost) -> str:
-    return (
-        f"{host.variables['ares_home']}/round" if "ares_home" in host.variables else ROUND_DIRECTORY
-    )
+def _directory(variables: Mapping[str, Any]) -> str:
+    home = f"{variables['ares_home']}/round" if "ares_home" in variables else ROUND_DIRECTORY
+    return str(variables.get("round_directory") or home)
 
 
 def seen(tree: Mapping[str, Any]) -> dict[str, RoundHost]:
@@ -88,19 +84,11 @@ class RoundTestbeds:
                 "inventory` makes one. Nothing was begun"
             )
         if name == "local" and (why := local_testbed.obstacle()):
-            raise BadInput(
-                why.replace(
-                    "Testbed processes needs no root", "`--testbed processes` needs no root"
-                )
-            )
+            needs = "Testbed processes needs no root"
+            raise BadInput(why.replace(needs, "`--testbed processes` needs no root"))
         program("ansible-playbook")
-        self.name = name
-        self._rounds, self._place, self._inventory, self._clients_per_host = (
-            rounds,
-            place,
-            inventory,
-            clients_per_host,
-        )
+        self.name, self._rounds, self._place = name, rounds, place
+        self._inventory, self._clients_per_host = inventory, clients_per_host
         self._stack = ExitStack()
         self._bed: RoundTestbed | None = None
         place.mkdir(parents=True, exist_ok=True)
@@ -114,35 +102,28 @@ class RoundTestbeds:
         return self._bed
 
     def _made(self, stack: ExitStack) -> RoundTestbed:
-        ready: dict[str, Any] = {
-            "ares_service_manager": "process",
-            "round_client_environment": {"PYTHONPATH": str(CHECKOUT)},
-        }
+        path = str(CHECKOUT)
+        ready: dict[str, Any] = {"ares_service_manager": "process"}
         testbed: Testbed
         if self._inventory is not None:
             stack.enter_context(_alone(self._inventory))
             testbed = ReservedTestbed(self._inventory, self._place)
-            ready |= {
-                "round_client_environment": {"PYTHONPATH": f"{ROUND_PROGRAM}/experiments.zip"},
-                "round_program": ROUND_PROGRAM,
-            }
-            ready |= {"round_program_archive": str(_archive(self._place / "experiments.zip"))}
+            archive = str(_archive(self._place / "experiments.zip"))
+            path = f"{ROUND_PROGRAM}/experiments.zip"
+            ready |= {"round_program": ROUND_PROGRAM, "round_program_archive": archive}
         elif self.name == "local":
-            made = local_testbed.LocalTestbed(
-                wanted(self._rounds, self._clients_per_host), [], None
-            )
+            plans = wanted(self._rounds, self._clients_per_host)
+            made = local_testbed.LocalTestbed(plans, [], None)
             made.make()
             stack.callback(made.remove)
             testbed = made
         else:
-            plans = [
-                structs.replace(plan, disks={})
-                for plan in wanted(self._rounds, self._clients_per_host)
-            ]
-            testbed = stack.enter_context(
-                loopback_testbed.testbed(plans, [], self._place / "processes")
-            )
+            plans = wanted(self._rounds, self._clients_per_host)
+            plans = [structs.replace(plan, disks={}) for plan in plans]
+            processes = loopback_testbed.testbed(plans, [], self._place / "processes")
+            testbed = stack.enter_context(processes)
             ready["round_user"] = ""
+        ready["round_client_environment"] = {"PYTHONPATH": path}
         hosts = seen(listed(testbed.inventory, self._place))
         if not any("servers" in host.groups for host in hosts.values()):
             raise BadInput(
@@ -191,6 +172,17 @@ def _alone(inventory: Path) -> Iterator[None]:
         os.close(lock)
 
 
+def _refusing(what: str) -> Callable[..., NoReturn]:
+    """Return a method that refuses."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise BadInput(
+            f"machines of an inventory {what}; testbed local can do that. Nothing was changed"
+        )
+
+    return refuse
+
+
 class ReservedTestbed:
     """Machines elsewhere.
 
@@ -203,57 +195,25 @@ class ReservedTestbed:
 
     def kill(self, host: str, pattern: str) -> list[int]:
         script = f"pids=$(pgrep -f -- '{not_itself(pattern)}') && kill -9 $pids"
-        command = [
-            program("ansible"),
-            host,
-            "-i",
-            str(self.inventory),
-            "--become",
-            "-m",
-            "ansible.builtin.shell",
-            "-a",
-            script,
-        ]
-        asked = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self._place,
-            env=environment(self._place),
-            timeout=60,
-        )
+        command = [program("ansible"), host, "-i", str(self.inventory), "--become"]
+        command += ["-m", "ansible.builtin.shell", "-a", script]
+        where = {"cwd": self._place, "env": environment(self._place), "timeout": 60}
+        asked = subprocess.run(command, capture_output=True, text=True, check=False, **where)  # type: ignore[call-overload]
         if asked.returncode:
             raise BadInput(
                 f"no server of {host} was killed: none runs there, or it cannot be reached"
             )
         return []
 
-    def delay(
-        self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
-    ) -> None:
-        _refuse("have the delays that they have")
-
-    def bandwidth(self, host: str, bits_per_s: int | None) -> None:
-        _refuse("have the rates that they have")
-
-    def cut(self, site: str, other: str) -> None:
-        _refuse("are not cut apart")
-
-    def join(self, site: str, other: str) -> None:
-        _refuse("are not cut apart")
-
-    def slow(self, host: str, pattern: str, percent: float) -> list[int]:
-        _refuse("are not slowed")
-
-    def fill(self, host: str, path: str, free_bytes: int) -> None:
-        _refuse("keep the room on their disks")
-
     def traffic(self) -> dict[tuple[str, str], int]:
         return {}
 
-    def through(self, site: str, host: str, port: int) -> str:
-        _refuse("are reached by their own addresses")
+    delay = _refusing("have the delays that they have")
+    bandwidth = _refusing("have the rates that they have")
+    cut = join = _refusing("are not cut apart")
+    slow = _refusing("are not slowed")
+    fill = _refusing("keep the room on their disks")
+    through = _refusing("are reached by their own addresses")
 
 
 def not_itself(pattern: str) -> str:
@@ -262,9 +222,3 @@ def not_itself(pattern: str) -> str:
     The first letter is in brackets.
     """
     return re.sub(r"[A-Za-z]", lambda letter: f"[{letter[0]}]", pattern, count=1)
-
-
-def _refuse(what: str) -> NoReturn:
-    raise BadInput(
-        f"machines of an inventory {what}; testbed local can do that. Nothing was changed"
-    )

@@ -196,11 +196,9 @@ class ForeignClient:
         return self.last.found or b""
 
     async def _operate(self, operation: str, once: _Once) -> bool:
-        self.last = once
-        await self._clients.run([once])
-        acknowledged = (
-            self._clients.acknowledged if isinstance(self._clients, RedisConnections) else None
-        )
+        self.last, clients = once, self._clients
+        await clients.run([once])
+        acknowledged = clients.acknowledged if isinstance(clients, RedisConnections) else None
         self._log.write(operation, once.began_s, once.ended_s, once.size, once.error, acknowledged)
         return once.error is None
 
@@ -216,32 +214,28 @@ class WitnessedRegister:
         self._register, self._history = register, history
 
     async def write(self, value: bytes) -> bool:
-        invoked_s = time.perf_counter()
+        invoked_s, name = time.perf_counter(), value_of(value)
         try:
             done = await self._register.write(value)
         except AresError:
-            self._history.add("write", value_of(value), invoked_s, None)
+            self._history.add("write", name, invoked_s, None)
             raise
-        if done:
-            self._history.add("write", value_of(value), invoked_s, time.perf_counter())
-        elif isinstance(self._register, ForeignClient):
-            self._history.add("write", value_of(value), invoked_s, None)
+        if done or isinstance(self._register, ForeignClient):
+            self._history.add("write", name, invoked_s, time.perf_counter() if done else None)
         return done
 
     async def read(self) -> bytes:
-        invoked_s, found = time.perf_counter(), b""
+        invoked_s = time.perf_counter()
         try:
-            found = await self._register.read()
+            value: bytes | None = await self._register.read()
         except ObjectNotFound:
             self._history.add("read", None, invoked_s, time.perf_counter())
             raise
-        if not isinstance(self._register, ForeignClient):
-            self._history.add("read", value_of(found), invoked_s, time.perf_counter())
-        elif self._register.last.error is None:
-            self._history.add(
-                "read", value_of(self._register.last.found), invoked_s, time.perf_counter()
-            )
-        return found
+        last = self._register.last if isinstance(self._register, ForeignClient) else None
+        if last is None or last.error is None:
+            seen = value if last is None else last.found
+            self._history.add("read", value_of(seen), invoked_s, time.perf_counter())
+        return value
 
 
 class RoundWorker:
@@ -258,9 +252,8 @@ class RoundWorker:
         A client that fails to begin ends the process; a failed operation is in the log.
         """
         if self.work.role == "create" and isinstance(store := self.work.store, CassandraStore):
-            from experiments.bench.cassandra_client import (
-                make_table,
-            )  # the driver is installed only for measurements of Cassandra
+            # the driver is installed only for measurements of Cassandra
+            from experiments.bench.cassandra_client import make_table
 
             await asyncio.to_thread(make_table, store.nodes, store.keyspace, len(store.nodes))
         if self.work.count_into:
@@ -305,17 +298,18 @@ class RoundWorker:
 
     async def _read_afresh(self, client: int, chance: random.Random) -> None:
         """Read repeatedly, each time with a new client that has no knowledge of the domain."""
-        algorithm = ALGORITHM_OF[self.work.protocol]
+        algorithm, own = ALGORITHM_OF[self.work.protocol], self.work.parameters
         await the_beginning()
-        await asyncio.sleep(self.work.parameters.fresh_after_s)
-        for _ in range(self.work.parameters.operations):
-            await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
-            opened = await self._opened(client)
-            register = (
-                published_register(opened, algorithm, KEY, self._block_sizes())
-                if isinstance(opened, PublishedObjects)
-                else register_of(await opened.domain(ROUND_DOMAIN), algorithm, KEY)
-            )
+        await asyncio.sleep(own.fresh_after_s)
+        for _ in range(own.operations):
+            await asyncio.sleep(chance.uniform(0, own.interval_s))
+            opened: Manager | PublishedObjects
+            if own.published:
+                opened = objects = await self._published(client)
+                register = published_register(objects, algorithm, KEY, self._block_sizes())
+            else:
+                opened = manager = await self._manager(client)
+                register = register_of(await manager.domain(ROUND_DOMAIN), algorithm, KEY)
             await self._once(register, False, chance)
             self._closing.remove(opened)
             await opened.close()
@@ -329,51 +323,36 @@ class RoundWorker:
 
     def _size(self, register: Register) -> int:
         """Return the size of the client's next write."""
-        parameters = self.work.parameters
+        own = self.work.parameters
         self._written[register] += 1
-        if parameters.load_policy == "fixedsize" or self.work.role == "create":
-            return parameters.object_size
-        return max(
-            1,
-            parameters.object_size
-            * min(self._written[register], parameters.operations)
-            // parameters.operations,
-        )
+        if own.load_policy == "fixedsize" or self.work.role == "create":
+            return own.object_size
+        written = min(self._written[register], own.operations)
+        return max(1, own.object_size * written // own.operations)
 
     async def _register(self, client: int) -> Register:
-        work = self.work
-        if work.parameters.published:
+        work, own, sizes = self.work, self.work.parameters, self._block_sizes()
+        if own.published:
             algorithm, objects = ALGORITHM_OF[work.protocol], await self._published(client)
-            return published_register(objects, algorithm, KEY, self._block_sizes())
+            return published_register(objects, algorithm, KEY, sizes)
         if isinstance(work.store, AresStore):
-            parameters, algorithm = work.parameters, ALGORITHM_OF[work.protocol]
+            algorithm = ALGORITHM_OF[work.protocol]
             servers = [str(server) for server in Settings.load(work.store.file).servers]
-            create = configuration_of(algorithm.dap, servers, parameters.parity)
-            sizes = self._block_sizes()
+            create = configuration_of(algorithm.dap, servers, own.parity)
             manager = await self._manager(client)
             if is_mixed(work.protocol):  # the primitives change under the operation
                 store = await manager.domain(ROUND_DOMAIN, create=create)
                 return register_of(store, algorithm, KEY, sizes)
-            return await open_register(
-                manager, algorithm, KEY, ROUND_DOMAIN, create=create, sizes=sizes
-            )
+            return await open_register(manager, algorithm, KEY, ROUND_DOMAIN, create, sizes)
         wait = work.store.wait if isinstance(work.store, RedisStore) else 0
-        log, clients = (
-            ForeignLog(self._log_path(client), client, wait),
-            await connected(work.store, 1),
-        )
+        log = ForeignLog(self._log_path(client), client, wait)
+        clients = await connected(work.store, 1)
         self._closing += [clients, log]
         return ForeignClient(clients, log)
 
     def _block_sizes(self) -> Sizes:
         least, most = self.work.parameters.block_min, self.work.parameters.block_max
         return Sizes(least, (least + most) // 2, most)
-
-    async def _opened(self, client: int) -> Manager | PublishedObjects:
-        """Connect a client of the round's algorithm."""
-        if self.work.parameters.published:
-            return await self._published(client)
-        return await self._manager(client)
 
     async def _published(self, client: int) -> PublishedObjects:
         own = self.work.parameters
@@ -392,17 +371,11 @@ class RoundWorker:
         work = self.work
         assert isinstance(work.store, AresStore)
         settings = Settings.load(work.store.file)
-        on = () if work.protocol == "ABD" else work.parameters.switches
+        on = ("piggyback",) if work.protocol == "ABD" else work.parameters.switches
         names = ("piggyback", "gc", "batch", "fast_read", "optimised", "ahead")
         switches = {name: name in on for name in names}
-        if work.protocol == "ABD":
-            switches |= {"piggyback": True, "optimised": False}
-        return structs.replace(
-            settings,
-            client=structs.replace(
-                settings.client, timeout_s=work.parameters.timeout_s, **switches
-            ),
-        )
+        client = structs.replace(settings.client, timeout_s=work.parameters.timeout_s, **switches)
+        return structs.replace(settings, client=client)
 
     def _log_path(self, client: int) -> Path:
         return Path(self.work.logs) / f"client-{client}.log"
@@ -420,10 +393,10 @@ class RoundWorker:
 
         A manager of today's ares finds these servers, also where an algorithm as published moves.
         """
-        work, parameters, manager = self.work, self.work.parameters, await self._manager(client)
-        dap = ALGORITHM_OF[work.protocol].dap
+        work, own, manager = self.work, self.work.parameters, await self._manager(client)
+        dap, mixed = ALGORITHM_OF[work.protocol].dap, is_mixed(work.protocol)
         move: Callable[[Configuration], Awaitable[object]]
-        if parameters.published:
+        if own.published:
             objects = await self._published(client)
             move = partial(self._move_published, objects)
         else:
@@ -432,35 +405,28 @@ class RoundWorker:
         refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
         self._closing.append(refusals)
         await the_beginning()
-        if parameters.fresh_after_s:  # they take turns
-            await asyncio.sleep(
-                parameters.reconfigure_every_s
-                * (client % parameters.reconfigurers)
-                / parameters.reconfigurers
-            )
-        for number in range(parameters.reconfigurations):
-            await asyncio.sleep(parameters.reconfigure_every_s)
+        if own.fresh_after_s:  # they take turns
+            every_s, among = own.reconfigure_every_s, own.reconfigurers
+            await asyncio.sleep(every_s * (client % among) / among)
+        for number in range(own.reconfigurations):
+            await asyncio.sleep(own.reconfigure_every_s)
             began_s = time.perf_counter()
-            answers = (await manager.status()).servers
-            servers = everybody = [
-                str(server) for server, answer in answers.items() if answer is not None
-            ]  # a move begins with servers that run
-            if is_mixed(work.protocol) and parameters.fresh_after_s:
-                dap = dap_of_turn(number, client, parameters.reconfigurers)
-            elif is_mixed(work.protocol):
+            answers = (await manager.status()).servers  # a move begins with servers that run
+            servers = [str(server) for server, answer in answers.items() if answer is not None]
+            if mixed and own.fresh_after_s:
+                dap = dap_of_turn(number, client, own.reconfigurers)
+            elif mixed:
                 dap = "ec" if dap == "abd" else "abd"
-            if parameters.onto == "some":
-                servers = chance.sample(everybody, chance.choice(servers_of_some(len(everybody))))
+            if own.onto == "some":
+                servers = chance.sample(servers, chance.choice(servers_of_some(len(servers))))
             try:
-                wished = await manager.identified(
-                    configuration_of(dap, servers, parameters.parity, parameters.delta)
-                )
+                onto = configuration_of(dap, servers, own.parity, own.delta)
+                wished = await manager.identified(onto)
             except AresError as error:
                 refusals.write("reconfigure", began_s, time.perf_counter(), 0, str(error))
                 continue
-            turn = turn_of(number, client, parameters.reconfigurers)
             with suppress(AresError):  # the log has the error
-                if turn < parameters.pending:
+                if turn_of(number, client, own.reconfigurers) < own.pending:
                     await objects.begin_move(wished, MOVE_TIMEOUT_S)
                 else:
                     await move(wished)
@@ -483,16 +449,11 @@ def dap_of_turn(number: int, client: int, reconfigurers: int) -> Algorithm:
 def main() -> None:
     """Do the work given on standard input."""
     work = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerTask)
+    what = (work.store, work.protocol, work.parameters)
     if work.role == "create" and work.parameters.load is not None:
-        prepare_load(work.store, work.protocol, work.parameters)
+        prepare_load(*what)
     elif work.role == "load":
-        make_load(
-            work.store,
-            work.protocol,
-            work.parameters,
-            lambda: run(the_beginning()),
-            Path(work.logs),
-        )
+        make_load(*what, lambda: run(the_beginning()), Path(work.logs))
     else:
         run(RoundWorker(work).run())
 

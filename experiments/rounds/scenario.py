@@ -8,8 +8,9 @@ varying values is a point, and a point is a round for each protocol and iteratio
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -23,34 +24,13 @@ from experiments.testbeds.testbed_plan import TESTBED_HOSTS_MAX
 SCENARIOS_DIRECTORY = Path(__file__).parent / "scenarios"
 
 Scale = Literal["quick", "paper"]
-SCALES: tuple[Scale, ...] = ("quick", "paper")
+SCALES: tuple[Scale, ...] = get_args(Scale)
 
 Protocol = Literal[
-    *(
-        "ABD",
-        "ARES_ABD",
-        "ARES_EC",
-        "COARES_ABD",
-        "COARES_EC",
-        "COARES_ABD_F",
-        "COARES_EC_F",
-        *("ARES_MIXED", "COARES_MIXED", "COARES_MIXED_F"),
-    ),
-    *("CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
-]  # type: ignore[valid-type]
-ROUND_PROTOCOLS: tuple[str, ...] = (
-    *(
-        "ABD",
-        "ARES_ABD",
-        "ARES_EC",
-        "COARES_ABD",
-        "COARES_EC",
-        "COARES_ABD_F",
-        "COARES_EC_F",
-        *("ARES_MIXED", "COARES_MIXED", "COARES_MIXED_F"),
-    ),
-    *("CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
-)
+    *("ABD", "ARES_ABD", "ARES_EC", "COARES_ABD", "COARES_EC", "COARES_ABD_F", "COARES_EC_F"),
+    *("ARES_MIXED", "COARES_MIXED", "COARES_MIXED_F", "CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
+]
+ROUND_PROTOCOLS: tuple[str, ...] = get_args(Protocol)
 OF_ARES = ROUND_PROTOCOLS[: ROUND_PROTOCOLS.index("CASSANDRA")]
 PROTOCOL_FAMILIES = {
     "ARES": OF_ARES[1:],
@@ -129,22 +109,12 @@ class LoadSeries(Struct, frozen=True, forbid_unknown_fields=True):
     processes: int = 2
 
     def __post_init__(self) -> None:
-        if (
-            min(
-                self.keys,
-                self.operations,
-                self.clients,
-                self.processes,
-                self.seconds,
-                *self.offered,
-            )
-            <= 0
-        ):
+        numbers = (self.keys, self.operations, self.clients, self.processes, self.seconds)
+        if min(*numbers, *self.offered) <= 0:
             raise ValueError("numbers of a load are above 0")
         if not 0 <= self.written <= self.keys or self.clients_max < self.clients:
-            raise ValueError(
-                "a load has no more written keys than keys, and no fewer clients_max than clients"
-            )
+            least = "no more written keys than keys, and no fewer clients_max than clients"
+            raise ValueError(f"a load has {least}")
 
     @property
     def expected_s(self) -> float:
@@ -221,14 +191,11 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def sites(self) -> dict[str, int]:
         """Return the number of servers at each site of the placement. Raises ValueError."""
-        parts = (
-            [re.fullmatch(r"(\d+)([A-Z]\w*)", part) for part in self.placement.split("+")]
-            if self.placement
-            else []
-        )
-        if None in parts:
+        parts = self.placement.split("+") if self.placement else []
+        found = [re.fullmatch(r"(\d+)([A-Z]\w*)", part) for part in parts]
+        if None in found:
             raise ValueError(f"placement {self.placement!r} is not like 1E+2U")
-        return {part[2]: int(part[1]) for part in parts if part}
+        return {part[2]: int(part[1]) for part in found if part}
 
     @property
     def k(self) -> int:
@@ -279,12 +246,12 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("reconfigurers", "reconfigurations", "crashes", "pending"), (0, 10_000)),
     **dict.fromkeys(("object_size", "block_min", "block_max"), (1, 1 << 32)),
     "operations": (1, 1_000_000_000),
-    **dict.fromkeys(
-        ("interval_s", "reconfigure_every_s", "fresh_after_s", "timeout_s"), (0, 86_400)
-    ),
+    **dict.fromkeys(("interval_s", "reconfigure_every_s"), (0, 86_400)),
+    **dict.fromkeys(("fresh_after_s", "timeout_s"), (0, 86_400)),
     "delay_ms": (0, 60_000),
     "rate_mbit": (0, 1_000_000),
     "members_percent": (1, 100),
+    "read_share": (0, 1),
 }
 """Ranges of values.
 
@@ -313,19 +280,14 @@ class ScenarioRound(Struct, frozen=True):
             for name, value in self.varied.items()
             if (name, value) != ("published", "")
         )
-        return "_".join(
-            filter(None, (self.protocol, varied.replace(" ", "-"), str(self.iteration)))
-        )
+        words = (self.protocol, varied.replace(" ", "-"), str(self.iteration))
+        return "_".join(filter(None, words))
 
     @property
     def expected_s(self) -> float:
         """Return the time with the steps around the work, which grows with the servers."""
-        return (
-            self.parameters.work_s
-            + self.parameters.preparing_s
-            + 4.0
-            + 0.6 * self.parameters.servers
-        )
+        around_s = self.parameters.preparing_s + 4.0 + 0.6 * self.parameters.servers
+        return self.parameters.work_s + around_s
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
@@ -364,33 +326,25 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         the rounds, like the varying values.
         """
         tables = {name: dict(getattr(self, name)) for name in ("fixed", *SCALES)}
+        known = [name for name in Parameters.__struct_fields__ if name != "switches"]
         for word in given:
             name, equals, text = word.partition("=")
             value = _value(text)
-            if name in SWITCHES and isinstance(value, bool):
-                for scale in SCALES:
-                    switches = tables[scale].get(
-                        "switches", tables["fixed"].get("switches", [SWITCHES])
-                    )
-                    tables[scale]["switches"] = [
-                        [*(switch for switch in each if switch != name), *([name] * value)]
-                        for each in switches
-                    ]
-            elif equals and name in Parameters.__struct_fields__ and name != "switches":
-                for scale in SCALES:
-                    tables[scale][name] = [value]
-            else:
-                known = ", ".join(
-                    (
-                        *(field for field in Parameters.__struct_fields__ if field != "switches"),
-                        *SWITCHES,
-                    )
-                )
+            if not equals or not (name in known or (name in SWITCHES and isinstance(value, bool))):
                 raise BadInput(
                     f"{printable(word)!r} is not NAME=VALUE with a parameter, or with a switch "
-                    f"that is true or false; there are {known}"
+                    f"that is true or false; there are {', '.join((*known, *SWITCHES))}"
                 )
-        return msgspec.structs.replace(self, **tables)
+            for table in map(tables.__getitem__, SCALES):
+                if name in known:
+                    table[name] = [value]
+                    continue
+                switches = table.get("switches", tables["fixed"].get("switches", [SWITCHES]))
+                table["switches"] = [
+                    [*(switch for switch in each if switch != name), *([name] * value)]
+                    for each in switches
+                ]
+        return structs.replace(self, **tables)
 
     def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[ScenarioRound]:
         """Yield the rounds: all protocols at a point before the next point.
@@ -442,90 +396,66 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         """
         table = self.fixed | self.paper | self.points
         table = {key: table[key] for key in table if key not in ("iterations", "protocols")}
-        lists = {key for key, value in table.items() if isinstance(value, list)}
-        fixed = {key: value for key, value in table.items() if key not in lists}
+        fixed = {key: value for key, value in table.items() if not isinstance(value, list)}
         varied = {key: value for key, value in named.items() if fixed.get(key) != value}
         if "switches" in named:
-            wanted = str(named["switches"]).split()
+            words = str(named["switches"]).split()
             fitting = [
                 switches
                 for switches in table.get("switches", [list(SWITCHES)])
-                if all((word[1:] in switches) == (word[0] == "+") for word in wanted)
+                if all((word[1:] in switches) == (word[0] == "+") for word in words)
             ]
             if len(fitting) != 1:
-                raise BadInput(
-                    f"scenario {self.name}: {named['switches']} fits {len(fitting)} of its switches"
-                )
+                fits = f"{named['switches']} fits {len(fitting)} of its switches"
+                raise BadInput(f"scenario {self.name}: {fits}")
             varied["switches"] = fitting[0]
-        if missing := sorted(lists - set(varied)):
+        if missing := sorted(table.keys() - fixed.keys() - varied.keys()):
             raise BadInput(f"scenario {self.name}: a point names {', '.join(missing)}")
         return fixed | varied, varied
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
-        if "placement" in given:
-            given = given | {"servers": self._placed(given["placement"])}
-        servers = given.get("servers", Parameters().servers)
-        if str(servers) in self.parity:
-            given = {"parity": self.parity[str(servers)]} | given
         try:
+            if "placement" in given:
+                placed = Parameters(placement=given["placement"]).sites
+                given = given | {"servers": sum(placed.values())}
+            if (servers := str(given.get("servers", Parameters().servers))) in self.parity:
+                given = {"parity": self.parity[servers]} | given
             parameters = msgspec.convert(given, Parameters)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
             raise BadInput(f"scenario {self.name}: {error}") from error
-        for name, (least, most) in _RANGES.items():
-            if not least <= getattr(parameters, name) <= most:
-                raise BadInput(
-                    f"scenario {self.name}: {name} is from {least} to {most:,}, not "
-                    f"{getattr(parameters, name)}"
-                )
-        if not 0 <= parameters.parity < parameters.servers:
-            raise BadInput(
-                f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} "
-                "servers"
-            )
-        if parameters.published not in TRANSCRIPTIONS:
-            known = ", ".join(repr(name) for name in TRANSCRIPTIONS if name)
-            raise BadInput(
-                f"scenario {self.name}: published = {parameters.published!r} is no algorithm that "
-                f"was transcribed; there are {known}, and '' is today's ares"
-            )
-        if not 0 <= parameters.read_share <= 1:
-            raise BadInput(
-                f"scenario {self.name}: read_share {parameters.read_share} is no part of all "
-                "operations"
-            )
-        if parameters.arrivals == "open" and parameters.interval_s <= 0:
-            raise BadInput(
-                f"scenario {self.name}: open arrivals need an interval_s: every client's "
-                "operations are due after half of it, in the mean"
-            )
-        if parameters.load is None and parameters.bad != "nobody":
-            raise BadInput(
-                f"scenario {self.name}: bad = {parameters.bad!r} is for a load; rounds of "
-                "readers and writers have [[fault]]"
-            )
-        if parameters.load is not None and (others := set(self.protocols) - set(OF_LOADS)):
-            raise BadInput(
-                f"scenario {self.name}: no load can be made for {', '.join(sorted(others))}; "
-                f"there is {', '.join(OF_LOADS)}"
-            )
-        if parameters.placement and parameters.client_site not in parameters.sites:
-            raise BadInput(
-                f"scenario {self.name}: clients are at {parameters.client_site!r}, which is no "
-                f"site of {parameters.placement}"
-            )
-        for fault in self.fault:
-            if fault.event in ("cut", "join") and not set(fault.sites) <= set(parameters.sites):
-                raise BadInput(
-                    f"scenario {self.name}: {fault.event} of {' and '.join(fault.sites)}, which "
-                    f"{parameters.placement!r} does not have"
-                )
+        if (why := next(self._invalid(parameters), None)) is not None:
+            raise BadInput(f"scenario {self.name}: {why}")
         return parameters
 
-    def _placed(self, placement: str) -> int:
-        try:
-            return sum(Parameters(placement=placement).sites.values())
-        except (ValueError, TypeError) as error:
-            raise BadInput(f"scenario {self.name}: {error}") from error
+    def _invalid(self, own: Parameters) -> Iterator[str]:
+        """Yield why a round cannot have these parameters."""
+        for name, (least, most) in _RANGES.items():
+            if not least <= (value := getattr(own, name)) <= most:
+                yield f"{name} is from {least} to {most:,}, not {value}"
+        if not 0 <= own.parity < own.servers:
+            yield f"parity {own.parity} with {own.servers} servers"
+        if own.published not in TRANSCRIPTIONS:
+            known = ", ".join(repr(name) for name in TRANSCRIPTIONS if name)
+            yield (
+                f"published = {own.published!r} is no algorithm that was transcribed; there are "
+                f"{known}, and '' is today's ares"
+            )
+        if own.arrivals == "open" and own.interval_s <= 0:
+            yield (
+                "open arrivals need an interval_s: every client's operations are due after half of "
+                "it, in the mean"
+            )
+        if own.load is None and own.bad != "nobody":
+            yield f"bad = {own.bad!r} is for a load; rounds of readers and writers have [[fault]]"
+        if own.load is not None and (others := set(self.protocols) - set(OF_LOADS)):
+            kinds = f"no load can be made for {', '.join(sorted(others))}"
+            yield f"{kinds}; there is {', '.join(OF_LOADS)}"
+        if own.placement and own.client_site not in own.sites:
+            yield f"clients are at {own.client_site!r}, which is no site of {own.placement}"
+        for fault in self.fault:
+            if fault.event in ("cut", "join") and not set(fault.sites) <= set(own.sites):
+                link = f"{fault.event} of {' and '.join(fault.sites)}"
+                yield f"{link}, which {own.placement!r} does not have"
 
 
 def _value(text: str) -> Any:
@@ -541,19 +471,10 @@ def _faults_of(parameters: Parameters) -> tuple[Fault, ...]:
     bad, percent = parameters.bad, parameters.members_percent
     if bad == "nobody":
         slow = [Fault("slow", at_s=0.0, server="members", percent=percent)] * (percent < 100)
-        return (
-            *slow,
-            *(
-                Fault("crash", at_share=CRASHES_AT_SHARE, server=number)
-                for number in range(parameters.crashes)
-            ),
-        )
-    event: Literal["crash", "slow"] = "crash" if bad.startswith("killed") else "slow"
-    return (
-        Fault(
-            event, at_share=BAD_AT_SHARE, server="leader" if bad.endswith("leader") else "replica"
-        ),
-    )
+        crash, numbers = partial(Fault, "crash", CRASHES_AT_SHARE), range(parameters.crashes)
+        return (*slow, *(crash(server=number) for number in numbers))
+    server: Literal["leader", "replica"] = "leader" if bad.endswith("leader") else "replica"
+    return (Fault("crash" if bad.startswith("killed") else "slow", BAD_AT_SHARE, server=server),)
 
 
 def scenarios(directory: Path = SCENARIOS_DIRECTORY) -> dict[str, Scenario]:

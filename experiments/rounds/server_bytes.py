@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.messages import Description
+from experiments.rounds.provenance import write_json
 
 BEFORE, AFTER = "servers-before.json", "servers-after.json"
 
@@ -50,4 +51,4 @@ def note_counted(directory: Path) -> None:
     path = directory / "run.json"
     described = msgspec.json.decode(path.read_bytes())
     described["parameters"]["counted"] = counted
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(described), indent=1))
+    write_json(path, described)

@@ -5,7 +5,8 @@ first three sites (a single member with fewer sites). A user's client names its 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from msgspec import structs
 
@@ -38,13 +39,20 @@ def missing() -> str | None:
     return None
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise OperationFailed in place of an error of ares."""
+    try:
+        yield
+    except AresError as error:
+        raise OperationFailed(str(error)) from error
+
+
 async def connect(parameters: Parameters, site: str) -> SiteClient:
     settings = settings_of(parameters["file"])
     client = structs.replace(settings.client, site=site)
-    try:
+    with _told():
         return AresUser(await connect_to(structs.replace(settings, client=client)))
-    except AresError as error:
-        raise OperationFailed(str(error)) from error
 
 
 class AresUser:
@@ -54,17 +62,13 @@ class AresUser:
         self._manager = manager
 
     async def put(self, name: str, value: bytes) -> str:
-        try:
+        with _told():
             await (await self._manager.domain(site_of(name))).write(name, value)
-        except AresError as error:
-            raise OperationFailed(str(error)) from error
         return name
 
     async def get(self, name: str) -> bytes:
-        try:
+        with _told():
             return await (await self._manager.domain(site_of(name))).read(name)
-        except AresError as error:
-            raise OperationFailed(str(error)) from error
 
     async def close(self) -> None:
         await self._manager.close()

@@ -46,11 +46,9 @@ def rows_of(value: bytes) -> list[bytes]:
 class CassandraUser:
     """A client of the node of its site. The driver answers from a separate thread."""
 
-    def __init__(
-        self, cluster: Cluster, session: Session, parameters: Parameters, site: str
-    ) -> None:
+    def __init__(self, cluster: Cluster, session: Session, given: Parameters, site: str) -> None:
         self._cluster, self._session = cluster, session
-        self._parameters, self._site = parameters, site
+        self._parameters, self._site = given, site
         self._statements: dict[str, Any] = {}
         self._preparing = asyncio.Lock()
 
@@ -146,21 +144,15 @@ def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) 
             peers = "select peer from system.peers_v2"
             while len(list(session.execute(peers))) < len(addresses) - 1:
                 if time.monotonic() > deadline_s:
-                    raise OperationTimedOut(
-                        f"the node at {address} does not know the other nodes after "
-                        f"{SITE_CASSANDRA_TOGETHER_S:g} s"
-                    )
+                    what = f"the node at {address} does not know the other nodes"
+                    raise OperationTimedOut(f"{what} after {SITE_CASSANDRA_TOGETHER_S:g} s")
                 time.sleep(0.2)
             for site in sites if address == addresses[-1] else []:
                 centres = "".join(f", '{holder}': 1" for holder in holders(sites, site, copies))
-                session.execute(
-                    f"create keyspace \"{site}\" with replication = {{'class': "
-                    f"'NetworkTopologyStrategy'{centres}}}"
-                )
-                session.execute(
-                    f'create table "{site}".objects ({_BLOCK_COLUMNS}) with compression = '
-                    "{'enabled': false}"
-                )
+                kind = f"{{'class': 'NetworkTopologyStrategy'{centres}}}"
+                session.execute(f'create keyspace "{site}" with replication = {kind}')
+                plain = "with compression = {'enabled': false}"
+                session.execute(f'create table "{site}".objects ({_BLOCK_COLUMNS}) {plain}')
         finally:
             cluster.shutdown()
 

@@ -4,6 +4,7 @@ import asyncio
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from time import perf_counter
 
 from experiments.sites.fog_scene import FogScene, all_done, gets, pair, puts, together
@@ -125,11 +126,8 @@ def cut_figures(
         "across_kept": kept(across, cut_at_s, healed_at_s),
         "after_kept": kept(inside, healed_at_s, math.inf),
     }
-    seen_s = [
-        each.ended_s - healed_at_s
-        for each in across
-        if each.ended_s > healed_at_s and not each.failed
-    ]
+    ended_s = (each.ended_s for each in across if not each.failed)
+    seen_s = [end_s - healed_at_s for end_s in ended_s if end_s > healed_at_s]
     return figures | ({"healed_s": min(seen_s)} if seen_s else {})
 
 
@@ -162,12 +160,9 @@ def kept(done: Iterable[FinishedOperation], from_s: float, until_s: float) -> fl
 
 def longest_pause_s(done: Iterable[FinishedOperation], from_s: float, until_s: float) -> float:
     """Return the longest part of this time without a successful operation."""
-    ends = sorted(
-        each.ended_s for each in done if not each.failed and from_s < each.ended_s < until_s
-    )
-    return max(
-        later - sooner for sooner, later in zip([from_s, *ends], [*ends, until_s], strict=True)
-    )
+    ends = sorted(each.ended_s for each in done if not each.failed)
+    inside = [end_s for end_s in ends if from_s < end_s < until_s]
+    return max(later - sooner for sooner, later in pairwise([from_s, *inside, until_s]))
 
 
 async def measure_move(scene: FogScene) -> None:
@@ -213,13 +208,11 @@ def settled_s(rounds: Sequence[tuple[float, float]], limit_s: float) -> float | 
 
     Return `None` if the last three did not. Pairs are (end, duration).
     """
-    if statistics.median(seconds for _, seconds in rounds[-3:]) > limit_s:
+    took_s = [seconds for _, seconds in rounds]
+    if statistics.median(took_s[-3:]) > limit_s:
         return None
-    far = [
-        number
-        for number in range(len(rounds) - 2)
-        if statistics.median(seconds for _, seconds in rounds[number : number + 3]) > limit_s
-    ]
+    places = range(len(rounds) - 2)
+    far = [each for each in places if statistics.median(took_s[each : each + 3]) > limit_s]
     return rounds[min(far[-1] + 1 if far else 0, len(rounds) - 1)][0]
 
 

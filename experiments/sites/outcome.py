@@ -153,26 +153,22 @@ def _containment(of: Measurement) -> Cell:
 
 def _disconnected(of: Measurement) -> Cell:
     figures = of.figures
-    stay = figures["inside_kept"] >= KEPT_MIN and figures["inside_pause_s"] <= OUTCOME_PAUSE_S_MAX
+    kept, pause_s = figures["inside_kept"], figures["inside_pause_s"]
+    stay = kept >= KEPT_MIN and pause_s <= OUTCOME_PAUSE_S_MAX
     new = bool(figures["new_inside"] and figures["new_outside"])
     others = figures["outside_kept"] >= KEPT_MIN and figures["written_in_cut_read"] == 1
     word = YES if stay and new and others else PARTIALLY if stay else NO
-    text = (
-        f"{figures['inside_kept']:.0%} of operations, pause {figures['inside_pause_s']:.1f} s, "
-        f"new users {'come' if new else 'do not come'}"
-    )
-    return Cell(word, text)
+    come = "come" if new else "do not come"
+    return Cell(word, f"{kept:.0%} of operations, pause {pause_s:.1f} s, new users {come}")
 
 
 def _mobility(of: Measurement) -> Cell:
-    figures = of.figures
-    near = min(figures["second_over_local"], figures["last_over_local"])
-    word = NO if figures["failed"] else YES if near <= NEAR_READ_RATIO else PARTIALLY
-    text = (
-        f"first {figures['first_over_local']:.1f}, second {figures['second_over_local']:.1f}, "
-        f"last {figures['last_over_local']:.1f} times local"
-    )
-    return Cell(word, text)
+    words = ("first", "second", "last")
+    slower = {word: of.figures[f"{word}_over_local"] for word in words}
+    is_near = min(slower["second"], slower["last"]) <= NEAR_READ_RATIO
+    word = NO if of.figures["failed"] else YES if is_near else PARTIALLY
+    told = ", ".join(f"{each} {times:.1f}" for each, times in slower.items())
+    return Cell(word, f"{told} times local")
 
 
 def table_text(measurements: Sequence[Measurement]) -> list[str]:

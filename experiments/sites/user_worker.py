@@ -72,11 +72,10 @@ class UserWorker:
 
     async def _do(self, operation: Operation, value: bytes) -> list[bytes]:
         """Do the operation, and return the values read."""
-        name = operation.names[0]
-        got = []
+        name, got = operation.names[0], list[bytes]()
         if operation.kind != "put":
             names = [self._known.get(each, each) for each in operation.names]
-            got = list(await asyncio.gather(*map(self._client.get, names)))
+            got += await asyncio.gather(*map(self._client.get, names))
         if operation.kind in ("put", "modify"):
             self._known[name] = await self._client.put(name, value)
         return got

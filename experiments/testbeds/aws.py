@@ -84,17 +84,14 @@ def _described(content: bytes) -> list[ReservedMachine]:
 
 def _machine(instance: _Instance, together: bool) -> ReservedMachine:
     names = [tag.value for tag in instance.tags if tag.key == "Name" and tag.value]
-    outer = instance.public_ip_address or instance.public_dns_name or instance.private_ip_address
+    inner, id = instance.private_ip_address, instance.instance_id
+    outer = instance.public_ip_address or instance.public_dns_name or inner
     if not outer:
-        raise BadInput(
-            f"instance {printable(instance.instance_id)} runs and has no address; nothing was "
-            "written"
-        )
+        what = f"instance {printable(id)} runs and has no address"
+        raise BadInput(f"{what}; nothing was written")
     site = re.sub(r"(?<=\d)[a-z]$", "", instance.placement.availability_zone) or "aws"
-    name = names[0] if names else instance.instance_id
-    return ReservedMachine(
-        name, site, outer, 22, AWS_USER, instance.private_ip_address if together else None, outer
-    )
+    name, inner = names[0] if names else id, inner if together else None
+    return ReservedMachine(name, site, outer, 22, AWS_USER, inner, outer)
 
 
 def _listed(content: bytes) -> list[ReservedMachine]:
@@ -106,16 +103,13 @@ def _listed(content: bytes) -> list[ReservedMachine]:
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if len(words) > 3:
-            raise BadInput(
-                f"line {number} is {printable(line)!r}, not ADDRESS [NAME [SITE]]; nothing was "
-                "written"
-            )
+            what = f"line {number} is {printable(line)!r}, not ADDRESS [NAME [SITE]]"
+            raise BadInput(f"{what}; nothing was written")
         if words:
             address, name, site = *words, *("", f"host{len(found)}", "aws")[len(words) :]
             try:
-                found.append(
-                    ReservedMachine(name, site, check_address(address), 22, AWS_USER, None, address)
-                )
+                login = check_address(address)
             except BadInput as error:
                 raise BadInput(f"line {number}: {error}; nothing was written") from None
+            found.append(ReservedMachine(name, site, login, 22, AWS_USER, None, address))
     return found

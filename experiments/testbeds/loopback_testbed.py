@@ -202,9 +202,9 @@ def _refuse(why: str) -> NoReturn:
 
 def _own_processes() -> list[int]:
     found = []
-    for path in Path("/proc").iterdir():
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if path.name.isdecimal() and path.stat().st_uid == os.geteuid():
+            if path.stat().st_uid == os.geteuid():
                 found.append(int(path.name))
     return [pid for pid in found if pid != os.getpid()]
 

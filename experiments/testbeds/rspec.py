@@ -46,24 +46,17 @@ def machines(
             f"this is no RSpec of version 3: its first element is {printable(root.tag)!r}, not "
             f"rspec of {GENI}. Nothing was written"
         )
-    nodes = root.findall(f"{{{GENI}}}node")
-    found = [
-        _machine(node, testbed, user, more)
-        for node in nodes
-        if node.find(f"{{{GENI}}}services/{{{GENI}}}login") is not None
-    ]
-    if not found:
-        kind = printable(root.get("type", "without a type"))
-        why = (
-            "; this is a request, and the manifest comes once the machines are there"
-            if kind == "request"
-            else ""
-        )
+    nodes, login = root.findall(f"{{{GENI}}}node"), f"{{{GENI}}}services/{{{GENI}}}login"
+    usable = [node for node in nodes if node.find(login) is not None]
+    if not usable:
+        kind, why = printable(root.get("type", "without a type")), ""
+        if kind == "request":
+            why = "; this is a request, and the manifest comes once the machines are there"
         raise BadInput(
             f"this RSpec ({kind}) has {len(nodes)} nodes, and none that one can log in to{why}. "
             "Nothing was written"
         )
-    return found
+    return [_machine(node, testbed, user, more) for node in usable]
 
 
 def _parsed(content: bytes) -> Element:
@@ -102,25 +95,22 @@ def _parsed(content: bytes) -> Element:
 
 
 def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str]) -> ReservedMachine:
-    name = node.get("client_id", "")
+    name, services = node.get("client_id", ""), f"{{{GENI}}}services"
     authority = _authority(name, node.get("component_manager_id", ""), testbed, more)
     jumps = {
         _place(proxy.get("for", "")): Jump(*_place(proxy.get("proxy", "")))
-        for proxy in node.findall(f"{{{GENI}}}services/{{{PROXY}}}proxy")
+        for proxy in node.findall(f"{services}/{{{PROXY}}}proxy")
     }
     gates = {(jump.address, jump.port) for jump in jumps.values()}
-    logins = [_login(login) for login in node.findall(f"{{{GENI}}}services/{{{GENI}}}login")]
+    logins = [_login(login) for login in node.findall(f"{services}/{{{GENI}}}login")]
     logins = [login for login in logins if login[1:] not in gates and user in (None, login[0])]
-    users = sorted({login[0] for login in logins})
+    users, of = sorted({login[0] for login in logins}), f"node {printable(name)!r} has"
     if not logins:
-        raise BadInput(
-            f"node {printable(name)!r} has no login for {printable(user or '')!r}; nothing was "
-            "written"
-        )
+        raise BadInput(f"{of} no login for {printable(user or '')!r}; nothing was written")
     if len(users) > 1:
         raise BadInput(
-            f"node {printable(name)!r} has logins for {', '.join(map(printable, users))}: say "
-            "whose to take (--user). Nothing was written"
+            f"{of} logins for {', '.join(map(printable, users))}: say whose to take (--user). "
+            "Nothing was written"
         )
     addresses = node.findall(f"{{{GENI}}}interface/{{{GENI}}}ip")
     addresses.sort(key=lambda address: address.get("type") != "ipv4")
@@ -135,20 +125,14 @@ def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str])
 
 def _authority(name: str, manager: str, testbed: str, more: Sequence[str]) -> str:
     found = _AUTHORITY.fullmatch(manager)
-    known = [*AUTHORITIES[testbed], *more]
-    if found and any(found[1] == end or found[1].endswith(f".{end}") for end in known):
-        return found[1]
-    named = printable(found[1] if found else manager) or "nobody"
-    elsewhere = [
-        other
-        for other, ends in AUTHORITIES.items()
-        if found and any(found[1].endswith(end) for end in ends)
-    ]
-    hint = (
-        f"that is testbed {elsewhere[0]}"
-        if elsewhere
-        else "an authority that is not in this list is added with --authority"
-    )
+    authority, known = found[1] if found else "", [*AUTHORITIES[testbed], *more]
+    if authority and any(authority == end or authority.endswith(f".{end}") for end in known):
+        return authority
+    named = printable(authority or manager) or "nobody"
+    others = (other for other, ends in AUTHORITIES.items() if authority.endswith(ends))
+    hint = "an authority that is not in this list is added with --authority"
+    if (elsewhere := next(others, None)) is not None:
+        hint = f"that is testbed {elsewhere}"
     raise BadInput(
         f"node {printable(name)!r} is from {named}, and {testbed} has {', '.join(known)}; {hint}. "
         "Nothing was written"
@@ -167,8 +151,6 @@ def _place(text: str) -> tuple[str, str, int]:
     except ValueError:
         user = host = None
     if not user or not host:
-        raise BadInput(
-            f"a proxy in this manifest is {printable(text)!r}, not user@host:port; nothing was "
-            "written"
-        )
+        what = f"a proxy in this manifest is {printable(text)!r}, not user@host:port"
+        raise BadInput(f"{what}; nothing was written")
     return user, host, door

@@ -116,15 +116,15 @@ def claim() -> Slot:
     with _one_at_a_time():
         for number in range(TESTBEDS_MAX):
             place = PLACE / str(number)
-            if place.exists() or (network := _overlapping(network_of(number))):
-                taken.append(
-                    "a testbed" if place.exists() else f"a route of this machine to {network}"
-                )
-                continue
-            place.mkdir(mode=0o700)
-            slot = _hold(number)
-            assert slot is not None
-            return slot
+            if place.exists():
+                taken.append("a testbed")
+            elif network := _overlapping(network_of(number)):
+                taken.append(f"a route of this machine to {network}")
+            else:
+                place.mkdir(mode=0o700)
+                slot = _hold(number)
+                assert slot is not None
+                return slot
     first, by = network_of(0), " and ".join(dict.fromkeys(taken))
     raise BadInput(
         f"no network is free for a testbed: {first}.0.0/16 and the {TESTBEDS_MAX - 1} after it "
@@ -184,10 +184,9 @@ def status() -> list[str]:
             lines.append(f"testbed {number}: nothing was made yet")
             continue
         user = f"used by process {state.maker}" if slot is None else "standing by itself"
-        there = [name for name in state.namespaces if name in _namespaces()]
-        sites = len(set(state.hosts.values()))
-        counts = f"hosts: {len(state.hosts)}, sites: {sites}, namespaces: {len(there)}"
-        lines.append(f"testbed {number}: {user}; {counts}")
+        there = len(_namespaces().intersection(state.namespaces))
+        counts = f"hosts: {len(state.hosts)}, sites: {len(set(state.hosts.values()))}"
+        lines.append(f"testbed {number}: {user}; {counts}, namespaces: {there}")
         lines.append(f"  inventory: {state.directory}/inventory.yml")
     return lines
 

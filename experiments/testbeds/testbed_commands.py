@@ -107,20 +107,13 @@ def _command(commands: Any, name: str, summary: str, text: str) -> argparse.Argu
 def _up(arguments: argparse.Namespace) -> int:
     hosts = planned(arguments.hosts)
     sites = list(dict.fromkeys(host.site for host in hosts))
-    links = []
-    if arguments.delay or arguments.jitter or arguments.loss:
-        links = [
-            LinkPlan(site, other, arguments.delay, arguments.jitter, arguments.loss)
-            for site, other in combinations(sites, 2)
-        ]
+    shape = (arguments.delay, arguments.jitter, arguments.loss)
+    links = [LinkPlan(*pair, *shape) for pair in combinations(sites, 2) if any(shape)]
     made = LocalTestbed(hosts, links, arguments.directory)
     made.make()
     made.leave()
-    print(
-        f"hosts: {len(hosts)}, sites: {len(sites)}\n"
-        f"inventory: {made.inventory}\n"
-        f"to remove all this: python -m experiments local clean {made.number}"
-    )
+    print(f"hosts: {len(hosts)}, sites: {len(sites)}\ninventory: {made.inventory}")
+    print(f"to remove all this: python -m experiments local clean {made.number}")
     return 0
 
 
@@ -156,9 +149,8 @@ def planned(words: Sequence[str]) -> list[HostPlan]:
     for word in words:
         parts = _HOST.fullmatch(word)
         if parts is None:
-            raise BadInput(
-                f"{printable(word)!r} is not NAME[@SITE][=GROUP,GROUP]; nothing was made"
-            )
+            what = f"{printable(word)!r} is not NAME[@SITE][=GROUP,GROUP]"
+            raise BadInput(f"{what}; nothing was made")
         named = [each for each, name in GROUP_PATTERNS.items() if fnmatchcase(parts["name"], name)]
         groups = parts["groups"].split(",") if parts["groups"] else named
         hosts.append(HostPlan(parts["name"], parts["site"] or "here", groups))
@@ -170,28 +162,22 @@ def _inventory(arguments: argparse.Namespace) -> int:
         if path and not path.is_file():
             raise BadInput(f"{printable(str(path))} ({what}) is not a file; nothing was written")
     patterns = [text.partition("=")[::2] for text in arguments.group]
-    content, testbed = reserved.read(arguments.file), arguments.testbed
-    machines = (
-        aws.machines(content)
-        if testbed == "aws"
-        else rspec.machines(content, testbed, arguments.user, arguments.authority)
-    )
-    access = ControllerAccess(
-        arguments.known_hosts, arguments.key and arguments.key.absolute(), arguments.user
-    )
+    content, testbed, user = reserved.read(arguments.file), arguments.testbed, arguments.user
+    if testbed == "aws":
+        machines = aws.machines(content)
+    else:
+        machines = rspec.machines(content, testbed, user, arguments.authority)
+    key = arguments.key and arguments.key.absolute()
+    access = ControllerAccess(arguments.known_hosts, key, user)
     hosts = reserved.hosts(machines, access, patterns or list(GROUP_PATTERNS.items()))
     inventory.write(arguments.out, hosts, f"Testbed {testbed}.")
     for host in hosts:
-        print(
-            f"{host.name}: {host.variables['ares_address']} at {host.variables['ares_site']}, "
-            f"{', '.join(host.groups) or 'in no group'}"
-        )
+        where = f"{host.variables['ares_address']} at {host.variables['ares_site']}"
+        print(f"{host.name}: {where}, {', '.join(host.groups) or 'in no group'}")
     if not any(host.groups for host in hosts):
-        print(
-            "no host is in a group: say which with --group, for example --group "
-            f"'servers={printable(hosts[0].name)}'",
-            file=sys.stderr,
-        )
+        example = f"'servers={printable(hosts[0].name)}'"
+        words = "no host is in a group: say which with --group, for example --group"
+        print(f"{words} {example}", file=sys.stderr)
     return 0
 
 

@@ -122,11 +122,8 @@ def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
                 f"{', '.join(GROUPS)}. Nothing was made"
             )
         for path, size in host.disks.items():
-            if (
-                not re.fullmatch(r"(/[\w.-]+)+", path)
-                or ".." in path.split("/")
-                or not 64 * 1024 <= size <= 1 << 40
-            ):
+            absolute = re.fullmatch(r"(/[\w.-]+)+", path) and ".." not in path.split("/")
+            if not absolute or not 64 * 1024 <= size <= 1 << 40:
                 raise BadInput(
                     f"host {host.name}: a disk is an absolute path and at least 64 KiB, not "
                     f"{printable(path)!r} with {size}; nothing was made"

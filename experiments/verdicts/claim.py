@@ -3,6 +3,7 @@
 The condition of each claim was written down before the measurement here.
 """
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -190,50 +191,32 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
 
     def variants(self) -> Iterator[ClaimVariant]:
         """Yield the comparisons: the judged comparisons, then the others, of today's ares."""
-        products = [
-            (op, within, against, pair)
-            for op in self.each_op or (self.op,)
-            for within in self.each_where or ({},)
-            for against in self.each_to or ({},)
-            for pair in self.each_pair or ((),)
-        ]
-        each = self.each or ("",)
+        each, ops = self.each or ("",), self.each_op or (self.op,)
+        others = (self.each_where or ({},), self.each_to or ({},), self.each_pair or ((),))
         beside = each + self.also if self.transcription else self.also
         if self.alone or self.where.get("pending"):  # today's finishes each move that it finds
             beside = ()
-        kinds = ((self.transcription, each), ("", beside))
-        for number, (transcription, algorithms) in enumerate(kinds):
+        kinds = ((self.transcription, each, True), ("", beside, False))
+        for transcription, algorithms, judged in kinds:
             for algorithm in algorithms:
-                given = {"published": transcription} | (
-                    {"algorithm": algorithm} if algorithm else {}
-                )
-                for product in products:
-                    yield self._variant(given, number == 0, product)
+                given = {"published": transcription}
+                given |= {"algorithm": algorithm} if algorithm else {}
+                for product in itertools.product(ops, *others):
+                    yield self._variant(given, judged, product)
 
     def _variant(
-        self,
-        given: Filters,
-        judged: bool,
-        product: tuple[str, Filters, Filters, tuple[str, ...]],
+        self, given: Filters, judged: bool, product: tuple[str, Filters, Filters, tuple[str, ...]]
     ) -> ClaimVariant:
         op, within, against, pair = product
-        beside = self.transcription and not given["published"]
-        of_ares = given.get("algorithm", OF_ARES[0]) in OF_ARES
-        words = (
-            TODAYS if beside and of_ares else "",
-            op if self.each_op else "",
-            given.get("algorithm", ""),
-            words_of(within),
-            words_of(against),
-            " : ".join(pair),
-        )
+        name = given.get("algorithm", "")
+        beside = self.transcription and not given["published"] and (name or OF_ARES[0]) in OF_ARES
+        words = [TODAYS if beside else "", op if self.each_op else "", name]
+        words += [words_of(within), words_of(against), " : ".join(pair)]
         given = {"op": op} | self.where | given | within
         first, second = ({"algorithm": name} for name in pair) if pair else ({}, {})
         assert self.of is not None
-        quotient = Quotient(
-            self.of | first, None if self.to is None else self.to | against | second
-        ).within(given)
-        other = self.beside
+        to = None if self.to is None else self.to | against | second
+        quotient, other = Quotient(self.of | first, to).within(given), self.beside
         if other is not None:
             other = other.within(given | ({"op": other.op} if other.op else {}))
         return ClaimVariant(", ".join(filter(None, words)), quotient, other, judged)

@@ -76,17 +76,9 @@ def log_runs(told: Collection[Claim]) -> list[LogLoadRun]:
     """Return the runs of the shared log's points."""
     windows: dict[LogLoadRun, set[int]] = {}
     for side in (*sides_of(told, LOG_STUDY), *sides_of(told, LOG_THREADS)):
-        run = LogLoadRun(
-            side["algorithm"],
-            side["servers"],
-            side["object_size"],
-            side["read_share"],
-            side["interval"],
-            (),
-            side.get("logs", 1),
-            side.get("processors", 0),
-        )
+        shape = [side[name] for name in ("servers", "object_size", "read_share", "interval")]
+        threads = (side.get("logs", 1), side.get("processors", 0))
+        run = LogLoadRun(side["algorithm"], *shape, (), *threads)
         windows.setdefault(run, set()).add(side["clients"])
-    return [
-        msgspec.structs.replace(run, windows=tuple(sorted(found))) for run, found in windows.items()
-    ]
+    replace = msgspec.structs.replace
+    return [replace(run, windows=tuple(sorted(found))) for run, found in windows.items()]

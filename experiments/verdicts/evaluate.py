@@ -156,12 +156,9 @@ def untranscribed(side: Filters) -> str | None:
 
 
 def _compare(claim: Claim, rows: Sequence[FigureRow], variant: ClaimVariant) -> Comparison:
+    both = filter(None, (variant.quotient, variant.beside))
     try:
-        quotients = [
-            _measure(rows, quotient, claim.statistic)
-            for quotient in (variant.quotient, variant.beside)
-            if quotient is not None
-        ]
+        quotients = [_measure(rows, quotient, claim.statistic) for quotient in both]
         value = _estimate(quotients)
     except MissingData as missing:
         why = next(filter(None, map(untranscribed, variant.sides)), None)
@@ -220,21 +217,18 @@ def _measure(rows: Sequence[FigureRow], quotient: Quotient, statistic: str) -> _
 
 def _elsewhere(rows: Sequence[FigureRow], filters: Filters) -> str:
     """Return the parameters in which the nearest run differs from the claim."""
-    own = [
-        row for row in rows if all(_is(row, key, filters.get(key)) for key in ("algorithm", "op"))
-    ]
+    same = {key: filters.get(key) for key in ("algorithm", "op")}
+    own = [row for row in rows if _fits(row, same)]
     if not own:
         return f"no run of {filters.get('algorithm')}, {filters.get('op')}"
-    named = [key for key in filters if key not in ("algorithm", "op", "statistic")]
+    named = [key for key in filters if key not in (*same, "statistic")]
     others = [[key for key in named if not _is(row, key, filters[key])] for row in own]
     nearest = min(range(len(own)), key=lambda number: len(others[number]))
     if others[nearest] == ["published"]:
         return "no run of the algorithm as published"
-    return "measured elsewhere: " + "; ".join(
-        f"{key} {value_text(key, _value(own[nearest], key))} "
-        f"instead of {value_text(key, filters[key])}"
-        for key in others[nearest]
-    )
+    there = {key: value_text(key, _value(own[nearest], key)) for key in others[nearest]}
+    told = (f"{key} {there[key]} instead of {value_text(key, filters[key])}" for key in there)
+    return f"measured elsewhere: {'; '.join(told)}"
 
 
 def _samples(row: FigureRow, statistic: str) -> Sequence[float]:
@@ -283,25 +277,19 @@ def _pairs(sides: Sequence[Sequence[FigureRow]], named: set[str]) -> list[list[l
     keys = sorted((_varying(list(itertools.chain(*sides))) & PAUSES) - named)
     groups: list[dict[Any, list[FigureRow]]] = []
     for side in sides:
-        group = defaultdict(list)
+        groups.append(defaultdict(list))
         for row in side:
-            group[row.iteration, *(row.parameters.get(key) for key in keys)].append(row)
-        groups.append(group)
-    return [
-        [group[key] for group in groups]
-        for key in groups[0]
-        if all(key in group for group in groups)
-    ]
+            groups[-1][row.iteration, *(row.parameters.get(key) for key in keys)].append(row)
+    shared = [key for key in groups[0] if all(key in group for group in groups)]
+    return [[group[key] for group in groups] for key in shared]
 
 
 def _varying(rows: Sequence[FigureRow]) -> set[str]:
-    keys = {key for row in rows for key in row.parameters}
     own = [row for row in rows if row.algorithm in OF_ARES]
-    return {
-        key
-        for key in keys
-        if len({row.parameters.get(key) for row in (own if key in OF_ARES_ALONE else rows)}) > 1
-    }
+    found = {key: {row.parameters.get(key) for row in own} for key in OF_ARES_ALONE}
+    keys = {key for row in rows for key in row.parameters} - OF_ARES_ALONE
+    found |= {key: {row.parameters.get(key) for row in rows} for key in keys}
+    return {key for key, values in found.items() if len(values) > 1}
 
 
 def _estimate(quotients: Sequence[_Measured]) -> float:

@@ -104,17 +104,15 @@ def render(
     claim without a verdict keeps its row of the page ``earlier``. ``too_long`` has the minutes of
     the rounds that the scale `points` leaves out, by the id of the claim.
     """
-    earlier, too_long = earlier or EarlierPage(), too_long or {}
-    lines = {
-        verdict.claim.id: line_of(verdict, too_long.get(verdict.claim.id, ()))
-        for verdict in verdicts
-    }
-    kept = set()
+    earlier, too_long, kept = earlier or EarlierPage(), too_long or {}, set[str]()
+    lines: dict[str, PageRow] = {}
     for verdict in verdicts:
-        before = earlier.claims.get(claim_digest(verdict.claim))
-        if before is not None and _keeps(verdict, lines[verdict.claim.id], before):
-            lines[verdict.claim.id] = before
-            kept.add(verdict.claim.scenario)
+        claim = verdict.claim
+        lines[claim.id] = line_of(verdict, too_long.get(claim.id, ()))
+        before = earlier.claims.get(claim_digest(claim))
+        if before is not None and _keeps(verdict, lines[claim.id], before):
+            lines[claim.id] = before
+            kept.add(claim.scenario)
     measured = [*_measured(runs), *earlier.measured_of(kept)]
     parts = [_HEAD, _MEASURED + table(MEASURED_COLUMNS, measured) if measured else _NO_RUN]
     parts += [_totals(list(lines.values())), _READING]
@@ -152,17 +150,13 @@ def _measured(runs: Sequence[dict[str, Any]]) -> Iterator[PageRow]:
 
 def _provenance(provenances: Sequence[dict[str, Any]]) -> PageRow:
     began = sorted(str(each["began"])[:10] for each in provenances if each.get("began"))
-    versions = {
-        f"{name} {version}"
-        for each in provenances
-        for name, version in (each.get("versions") or {}).items()
-        if name != "ares"  # the commit tells it
-    }
+    versions = [item for each in provenances for item in (each.get("versions") or {}).items()]
     return (
         " to ".join(dict.fromkeys((began[0], began[-1]))) if began else "not told",
         _set(each.get("commit") for each in provenances),
         _set(each.get("testbed") for each in provenances),
-        _set(versions),
+        # the commit tells the version of ares
+        _set(f"{name} {version}" for name, version in versions if name != "ares"),
         _set(each.get("machine") for each in provenances),
     )
 
@@ -227,12 +221,9 @@ def measured_text(verdict: Verdict) -> str:
     judging = [each for each in verdict.judged if each.value is not None]
     if not judging:
         return f"{compared}."
-    rounds = len(frozenset[str]().union(*(each.runs for each in judging)))
-    operations = min(each.operations for each in judging)
-    return (
-        f"{compared}. {_plural(rounds, 'round')}, "
-        f"{_plural(operations, 'operation')} or more on each side"
-    )
+    rounds = _plural(len(frozenset[str]().union(*(each.runs for each in judging))), "round")
+    operations = _plural(min(each.operations for each in judging), "operation")
+    return f"{compared}. {rounds}, {operations} or more on each side"
 
 
 def _compared(each: Comparison, verdict: Verdict) -> str:
@@ -283,21 +274,16 @@ def _why(verdict: Verdict, too_long: Sequence[float]) -> str:
 def _otherwise(verdict: Verdict) -> str:
     """Return the finding that contradicts a claim of a direction."""
     claim = verdict.claim
-    refuting = [each for each in verdict.judged if each.word == REFUTED and each.interval]
+    found = [(each, each.interval) for each in verdict.judged if each.word == REFUTED]
+    refuting = [(each, interval) for each, interval in found if interval]
     if not refuting or claim.to is None or claim.confirms not in ("less", "more"):
         return ""
-    opposite = [
-        each
-        for each in refuting
-        if each.interval
-        and (each.interval[0] > 1.1 if claim.confirms == "less" else each.interval[1] < 0.9)
-    ]
+    less = claim.confirms == "less"
+    opposite = [each for each, (low, high) in refuting if (low > 1.1 if less else high < 0.9)]
     if not opposite:
         return "The difference is smaller."
-    labels = ", ".join(each.label for each in opposite)
-    return "The opposite was seen" + (
-        "." if len(opposite) == len(verdict.judged) else f" of {labels}."
-    )
+    of = "" if len(opposite) == len(verdict.judged) else " of "
+    return f"The opposite was seen{of}{', '.join(each.label for each in opposite) if of else ''}."
 
 
 def command(claim: Claim) -> str:

@@ -99,21 +99,10 @@ def read_rows(results: Path) -> tuple[list[FigureRow], list[dict[str, Any]]]:
 
 def _runs(database: sqlite3.Connection) -> dict[str, dict[str, Any]]:
     """Return our own runs, by name."""
-    names = (
-        "id",
-        "name",
-        "scenario",
-        "algorithm",
-        "iteration",
-        "level",
-        *_SETTING_COLUMNS,
-        "parameters",
-        "provenance",
-    )
-    found = {}
-    for values in database.execute(
-        f"SELECT {', '.join(names)} FROM runs ORDER BY name, id"
-    ).fetchall():
+    names = ("id", "name", "scenario", "algorithm", "iteration", "level", *_SETTING_COLUMNS)
+    names += ("parameters", "provenance")
+    found, asked = {}, f"SELECT {', '.join(names)} FROM runs ORDER BY name, id"
+    for values in database.execute(asked).fetchall():
         run = dict(zip(names, values, strict=True))
         run |= {name: json.loads(run[name] or "{}") for name in ("parameters", "provenance")}
         if "published" not in run["provenance"]:
@@ -149,36 +138,19 @@ def _of_run(
     database: sqlite3.Connection, run: dict[str, Any], summaries: dict[str, dict[str, Any]]
 ) -> Iterator[FigureRow]:
     dead, samples = _dead_in_quorums(database, run["id"]), _samples(database, run)
-    counts = Counter[str]()
+    counts, checked = Counter[str](), str(run["parameters"].get("checked", ""))
     for op, row in summaries.items():
         own = samples.get(op, {}) | ({"dead_in_quorums": dead[op]} if op in dead else {})
         figures = {name: row[name] for name in _SECONDS}
         figures |= {name: sum(values) / len(values) for name, values in own.items()}
-        if (checked := str(run["parameters"].get("checked", ""))).startswith(
-            ("linearizable", WRONG)
-        ):
+        if checked.startswith(("linearizable", WRONG)):
             figures["wrong"] = float(checked.startswith(WRONG))
-        figures |= {
-            "throughput": row["throughput_ops_s_per_client"],
-            "operations": row["n_ops"] or 0,
-        }
-        name = _OF_FILES.get(
-            op,
-            f"{op} block"
-            if op in ("read", "write") and not _OF_FILES.keys().isdisjoint(summaries)
-            else op,
-        )
+        figures["throughput"] = row["throughput_ops_s_per_client"]
+        figures["operations"] = row["n_ops"] or 0
+        is_block = op in ("read", "write") and not _OF_FILES.keys().isdisjoint(summaries)
+        name = f"{op} block" if is_block else _OF_FILES.get(op, op)
         counts[name] = figures["operations"]
-        yield FigureRow(
-            run["scenario"],
-            _protocol(run),
-            name,
-            parameters_of(run),
-            figures,
-            run["iteration"],
-            _short(run["name"]),
-            own,
-        )
+        yield _row(run, name, figures, own)
     of_all: dict[str, float | None] = {}
     if counted := run["parameters"].get("counted"):
         of_all |= figures_of_servers(counted, run, counts["read"], counts["write"])
@@ -187,15 +159,20 @@ def _of_run(
         ends, until = [end for end, ok in done if ok], max((end for end, _ in done), default=0.0)
         of_all |= {"operations": len(ends), "crash_pause_s": interruption_s(ends, crashes, until)}
     if of_all:
-        yield FigureRow(
-            run["scenario"],
-            _protocol(run),
-            "all",
-            parameters_of(run),
-            of_all,
-            run["iteration"],
-            _short(run["name"]),
-        )
+        yield _row(run, "all", of_all)
+
+
+def _row(
+    run: dict[str, Any],
+    op: str,
+    figures: dict[str, float | None],
+    samples: dict[str, Any] | None = None,
+    **parameters: Any,
+) -> FigureRow:
+    """Return a row of a run; ``parameters`` win over the run's."""
+    known = parameters_of(run) | parameters
+    place = run["iteration"], "/".join(Path(run["name"]).parts[-2:])
+    return FigureRow(run["scenario"], _protocol(run), op, known, figures, *place, samples or {})
 
 
 def interruption_s(ends: Sequence[float], crashes: Sequence[float], until: float) -> float | None:
@@ -277,31 +254,19 @@ def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, list[b
 
 def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[FigureRow]:
     """Yield the rows `all`, `read` and `write` of each point of load."""
-    for values in database.execute(
-        f"SELECT {', '.join(_OF_LOAD)} FROM load_points WHERE {_OF_LOAD_FILES}", (run["id"],)
-    ).fetchall():
+    asked = f"SELECT {', '.join(_OF_LOAD)} FROM load_points WHERE {_OF_LOAD_FILES}"
+    for values in database.execute(asked, (run["id"],)).fetchall():
         point = dict(zip(_OF_LOAD, values, strict=True))
-        parameters = parameters_of(run) | {
-            name: point[name] for name in ("clients", "mode", "read_share")
-        }
-        if "parallel" in parameters:  # it makes as many clients
+        parameters = {name: point[name] for name in ("clients", "mode", "read_share")}
+        if "parallel" in run["parameters"]:  # it makes as many clients
             del parameters["clients"]
         others = json.loads(point["figures"] or "{}")
         for op in ("all", "read", "write"):
             figures = others | {name: point[name] for name in ("per_s", "kept", "longest_pause_s")}
             figures |= {name: point.get(f"{op}_{name}") for name in _SECONDS}
-            figures["operations"] = (
-                point["read_count"] + point["write_count"] if op == "all" else point[f"{op}_count"]
-            )
-            yield FigureRow(
-                run["scenario"],
-                _protocol(run),
-                op,
-                parameters,
-                figures,
-                run["iteration"],
-                _short(run["name"]),
-            )
+            counts = [point[f"{each}_count"] for each in ("read", "write") if op in ("all", each)]
+            figures["operations"] = sum(counts) if op == "all" else counts[0]
+            yield _row(run, op, figures, **parameters)
 
 
 def _not_linearizable(results: Path) -> Iterator[FigureRow]:
@@ -309,24 +274,9 @@ def _not_linearizable(results: Path) -> Iterator[FigureRow]:
 
     Results of such rounds are not imported.
     """
+    empty = dict.fromkeys((*_SETTING_COLUMNS, "iteration"))
     for path in sorted(results.glob("failed/*/*/run.json")):
         with suppress(OSError, msgspec.MsgspecError):
-            run = dict.fromkeys((*_SETTING_COLUMNS, "iteration")) | msgspec.json.decode(
-                path.read_bytes(), type=dict[str, Any]
-            )
+            run = empty | msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
             if str(run["parameters"].get("checked")).startswith(WRONG):
-                figures = {"wrong": 1.0, "operations": 0}
-                yield FigureRow(
-                    run["scenario"],
-                    _protocol(run),
-                    "read",
-                    parameters_of(run),
-                    figures,
-                    run["iteration"],
-                    _short(path.parent),
-                )
-
-
-def _short(path: str | Path) -> str:
-    """Return SCENARIO/ROUND of the directory of a run."""
-    return "/".join(Path(path).parts[-2:])
+                yield _row(run | {"name": path.parent}, "read", {"wrong": 1.0, "operations": 0})

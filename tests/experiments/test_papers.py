@@ -94,13 +94,13 @@ def test_installing_is_one_playbook(tmp_path):
     assert command[1:] == [
         "-i",
         str(inventory),
-        str(papers.PLAYBOOK),
+        str(papers.INSTALL_PLAYBOOK),
         "-e",
         "testbed=aws",
         "-e",
         "proxy=true",
     ]
-    assert papers.PLAYBOOK.is_file()
+    assert papers.INSTALL_PLAYBOOK.is_file()
 
 
 def test_parameters_and_switches_take_other_values():

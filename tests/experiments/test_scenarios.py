@@ -142,7 +142,7 @@ def test_protocols_are_chosen_by_name_or_family():
         ("[fixed.load]\nkeyz = 5", "keyz"),
         ("[fixed]\nbad = 'killed leader'", "bad = 'killed leader' is for a load"),
         ("[fixed]\narrivals = 'open'\ninterval_s = 0.0", "open arrivals need an interval_s"),
-        ("[fixed]\nread_share = 1.5", "read_share 1.5"),
+        ("[fixed]\nread_share = 1.5", "read_share is from 0 to 1, not 1.5"),
     ],
 )
 def test_a_load_that_cannot_be_is_refused(tmp_path, table, why):
