@@ -13,7 +13,9 @@ from ares.bucket.index_records import ObjectEntry, PartEntry, UploadEntry, Versi
 from ares.bucket.port import RowTable
 from ares.bucket.row_keys import (
     OBJECT_ROWS,
+    ROW_TAIL_BYTES,
     UPLOAD_ROWS,
+    VERSION_BYTES,
     after,
     behind_key,
     escaped,
@@ -24,6 +26,7 @@ from ares.bucket.row_keys import (
     part_number_of_row,
     part_row,
     parts_of,
+    unescaped,
     upload_row,
     version_of_row,
 )
@@ -92,20 +95,22 @@ class _Walk:
 
     def take(self) -> tuple[bytes, bytes] | None:
         """Return the next row, and pass it."""
-        while self._rows and self._rows[-1][0] < self._next:
-            self._rows.pop()
-        if not self._rows:
-            if self._next >= self._end:
+        rows, position = self._rows, self._next
+        while rows and rows[-1][0] < position:
+            rows.pop()
+        if not rows:
+            if position >= self._end:
                 return None
-            longer = min(2 * self._portion, _ROWS_AT_ONCE)
-            self._portion = longer if 2 * self._taken >= self._portion else 1
-            found = self._table.scan(self._next, self._end, self._portion)
-            self._rows, self._taken = list(reversed(found)), 0
-            if not found:
+            portion = self._portion
+            portion = min(2 * portion, _ROWS_AT_ONCE) if 2 * self._taken >= portion else 1
+            rows = list(self._table.scan(position, self._end, portion))
+            rows.reverse()
+            self._rows, self._portion, self._taken = rows, portion, 0
+            if not rows:
                 self._next = self._end
                 return None
         self._taken += 1
-        row = self._rows.pop()
+        row = rows.pop()
         self._next = row[0] + b"\0"
         return row
 
@@ -114,28 +119,55 @@ class _Walk:
         self._next = to
 
 
+class _Prefixes:
+    """The common prefixes of a page. The search stays in the bytes of rows, which are escaped."""
+
+    def __init__(self, kind: bytes, request: ListRequest) -> None:
+        self._rows = len(of_bucket(kind, request.bucket))
+        self._first = self._rows + len(escaped(request.prefix))
+        self._delimiter = escaped(request.delimiter)
+        self._behind = after(self._delimiter) if self._delimiter else b""
+
+    def end(self, row: bytes) -> int:
+        """Return the end, in a row, of the key's common prefix; 0 without a common prefix."""
+        if not self._delimiter:
+            return 0
+        at = row.find(self._delimiter, self._first, -ROW_TAIL_BYTES)
+        return 0 if at < 0 else at + len(self._delimiter)
+
+    def text(self, row: bytes, end: int) -> str:
+        """Return the common prefix that ends in a row at ``end``."""
+        return unescaped(row[self._rows : end])
+
+    def behind(self, row: bytes, end: int) -> bytes:
+        """Return the end of the rows with the common prefix."""
+        return row[: end - len(self._delimiter)] + self._behind
+
+
 def list_objects(state: BucketState, request: ListRequest) -> ListedPage:
     """Return the next objects and common prefixes, of newest versions that are no deletions."""
     results: list[ListedKey] = []
-    walk, rows = _walk(state, OBJECT_ROWS, request), of_bucket(OBJECT_ROWS, request.bucket)
+    walk, prefixes = _walk(state, OBJECT_ROWS, request), _Prefixes(OBJECT_ROWS, request)
     last, is_behind, passed = request.after, request.behind, 0
     while (
         len(results) < request.limit
         and passed < PASSED_ROWS_MAX
         and (row := walk.take()) is not None
     ):
-        key, entry = key_of_row(row[0], OBJECT_ROWS, request.bucket), _object.decode(row[1])
-        common = "" if entry.marker else _common_prefix(request, key)
-        last, is_behind = common or key, bool(common)
-        if common:
-            results.append(ListedKey(common))
-            walk.jump(after(rows + escaped(common)))
+        name, entry = row[0], _object.decode(row[1])
+        end = 0 if entry.marker else prefixes.end(name)
+        is_behind = end > 0
+        if is_behind:
+            last = prefixes.text(name, end)
+            results.append(ListedKey(last))
+            walk.jump(prefixes.behind(name, end))
             continue
-        walk.jump(behind_key(of_key(OBJECT_ROWS, request.bucket, key)))
+        last = key_of_row(name, OBJECT_ROWS, request.bucket)
+        walk.jump(behind_key(name[:-VERSION_BYTES]))
         if entry.marker:
             passed += 1
         else:
-            results.append(ListedKey(key, entry, True))
+            results.append(ListedKey(last, entry, True))
     is_cut = passed == PASSED_ROWS_MAX or (request.limit > 0 and _has_more(walk))
     following = request._replace(after=last, behind=is_behind, version=None)
     return ListedPage(results, following if is_cut else None)
@@ -144,15 +176,17 @@ def list_objects(state: BucketState, request: ListRequest) -> ListedPage:
 def list_versions(state: BucketState, request: ListRequest) -> ListedPage:
     """Return the next versions, deletions included, and common prefixes."""
     results: list[ListedKey] = []
-    walk, last = _walk(state, OBJECT_ROWS, request), request
+    walk, prefixes = _walk(state, OBJECT_ROWS, request), _Prefixes(OBJECT_ROWS, request)
+    last = request
     before = request.after if request.version is not None else None
     while len(results) < request.limit and (row := walk.take()) is not None:
-        key = key_of_row(row[0], OBJECT_ROWS, request.bucket)
-        if common := _common_prefix(request, key):
+        if end := prefixes.end(row[0]):
+            common = prefixes.text(row[0], end)
             results.append(ListedKey(common))
-            walk.jump(after(of_bucket(OBJECT_ROWS, request.bucket) + escaped(common)))
+            walk.jump(prefixes.behind(row[0], end))
             last = request._replace(after=common, behind=True, version=None)
         else:
+            key = key_of_row(row[0], OBJECT_ROWS, request.bucket)
             entry = _object.decode(row[1])
             results.append(ListedKey(key, entry, key != before))
             last = request._replace(after=key, behind=False, version=entry.version)
@@ -163,14 +197,16 @@ def list_versions(state: BucketState, request: ListRequest) -> ListedPage:
 def list_uploads(state: BucketState, request: ListRequest) -> ListedPage:
     """Return the next uploads under way, by key and then by their beginning."""
     results: list[ListedKey] = []
-    walk, last = _walk(state, UPLOAD_ROWS, request), request
+    walk, prefixes = _walk(state, UPLOAD_ROWS, request), _Prefixes(UPLOAD_ROWS, request)
+    last = request
     while len(results) < request.limit and (row := walk.take()) is not None:
-        key = key_of_row(row[0], UPLOAD_ROWS, request.bucket)
-        if common := _common_prefix(request, key):
+        if end := prefixes.end(row[0]):
+            common = prefixes.text(row[0], end)
             results.append(ListedKey(common))
-            walk.jump(after(of_bucket(UPLOAD_ROWS, request.bucket) + escaped(common)))
+            walk.jump(prefixes.behind(row[0], end))
             last = request._replace(after=common, behind=True, version=None)
         else:
+            key = key_of_row(row[0], UPLOAD_ROWS, request.bucket)
             upload = version_of_row(row[0])
             results.append(ListedKey(key, None, False, upload, _upload.decode(row[1])))
             last = request._replace(after=key, behind=False, version=upload)
@@ -198,12 +234,6 @@ def _walk(state: BucketState, kind: bytes, request: ListRequest) -> _Walk:
     elif request.after:
         start = max(start, behind_key(of_key(kind, request.bucket, request.after)))
     return _Walk(state.table, start, after(rows + escaped(request.prefix)))
-
-
-def _common_prefix(request: ListRequest, key: str) -> str:
-    """Return the key up to the first delimiter behind the prefix, or an empty string."""
-    at = key.find(request.delimiter, len(request.prefix)) if request.delimiter else -1
-    return "" if at < 0 else key[: at + len(request.delimiter)]
 
 
 def _has_more(walk: _Walk) -> bool:

@@ -47,6 +47,11 @@ def escaped(key: str) -> bytes:
     return key.encode().replace(b"\0", b"\0\xff")
 
 
+def unescaped(key: bytes) -> str:
+    """Return the text of a key's bytes in a row."""
+    return key.replace(b"\0\xff", b"\0").decode()
+
+
 def bucket_row(bucket: str) -> bytes:
     return BUCKET_ROWS + bucket.encode()
 
@@ -80,12 +85,13 @@ def upload_row(bucket: str, key: str, upload: Version) -> bytes:
 
 
 VERSION_BYTES = _version.size
+ROW_TAIL_BYTES = 2 + VERSION_BYTES
+"""Bytes behind the key in the row of an object or of an upload."""
 
 
 def key_of_row(row: bytes, kind: bytes, bucket: str) -> str:
     """Return the object's key in the row of an object or of an upload."""
-    key = row[len(of_bucket(kind, bucket)) : -VERSION_BYTES - 2]
-    return key.replace(b"\0\xff", b"\0").decode()
+    return unescaped(row[len(of_bucket(kind, bucket)) : -ROW_TAIL_BYTES])
 
 
 def version_of_row(row: bytes) -> Version:

@@ -166,6 +166,8 @@ class SqliteTable:
         self._change(key, None)
 
     def scan(self, first: bytes, end: bytes, limit: int) -> Sequence[Row]:
+        if not self._changes:
+            return self._read(_SCAN, (first, end, limit))
         return changed_rows(self._scan_file, self._changes, first, end, limit)
 
     def _scan_file(self, first: bytes, end: bytes, limit: int) -> Sequence[Row]:
