@@ -7,6 +7,7 @@ from ares.bucket.command_results import CommandOutcome
 from ares.model.errors import AresError, ObjectNotFound, Uncertain
 
 if TYPE_CHECKING:
+    from ares.bucket.commands import KeepSnapshot
     from ares.client.buckets.bucket_values import ObjectInfo
 
 
@@ -167,6 +168,14 @@ class IndexStopped(Uncertain):
             f"the index of the buckets stopped in this process: {why}. Nothing acknowledged is "
             "lost; a change under way may be made or not. Try again: the index is opened again"
         )
+
+
+class RowsDistrusted(IndexStopped):
+    """The rows of this process may be wrong. ``snapshot``: the one with different rows, if any."""
+
+    def __init__(self, why: str, snapshot: "KeepSnapshot | None" = None) -> None:
+        super().__init__(why)
+        self.snapshot = snapshot
 
 
 def is_uncertain(error: AresError) -> bool:

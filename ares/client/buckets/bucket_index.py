@@ -37,6 +37,7 @@ from ares.client.buckets.bucket_errors import (
     ChangeUncertain,
     IndexBehind,
     IndexStopped,
+    RowsDistrusted,
     is_uncertain,
 )
 from ares.client.shared_log import Log
@@ -182,14 +183,15 @@ class BucketIndex:
         for task in self._tasks:
             task.cancel()
 
-    def distrust(self, why: str) -> None:
+    def distrust(self, why: str, snapshot: KeepSnapshot | None = None) -> None:
         """End this life and its session, whose rows are judged by other processes.
 
-        A file of rows is opened again only if they have their digest.
+        A file of rows is opened again only if they have their digest. ``snapshot``: a snapshot of
+        different rows, if that is the reason.
         """
         if self.session.is_live:
             self.give(self._ending())
-        self.fail(IndexStopped(why))
+        self.fail(RowsDistrusted(why, snapshot))
         with suppress(AresError):
             self.state.table.doubt()
 
@@ -316,7 +318,8 @@ class BucketIndex:
         At least one of two processes with different rows is wrong. If more than half of the
         sessions have the same rows, their processes go on; the others fold the log again, which are
         both of two. An old agreement does not count: these rows may have become wrong later. A
-        snapshot of different rows ends this life in any case, for processes would begin with it.
+        snapshot of different rows ends this life in any case, and the next life marks it: processes
+        would begin with it.
         Beats from before this life do not count, because a wrong beat would stay in the log.
         """
         digest, sessions = self.fold.digest_at(told.position), self.state.sessions
@@ -335,8 +338,9 @@ class BucketIndex:
         ]
         differ = f"rows at position {told.position} differ from those of session {other}"
         same = 1 + sum(at_s is not None for at_s in told_s)
-        if isinstance(told, KeepSnapshot) or 2 * same <= 1 + len(told_s):
-            self.distrust(f"its {differ}")
+        snapshot = told if isinstance(told, KeepSnapshot) else None
+        if snapshot is not None or 2 * same <= 1 + len(told_s):
+            self.distrust(f"its {differ}", snapshot)
         elif before is not None:
             log.error("the %s: the process of that session is wrong, for most have these", differ)
 

@@ -21,7 +21,7 @@ from ares.bucket.commands import (
 )
 from ares.bucket.fold import BrokenIndex, BucketFold
 from ares.bucket.memory_table import MemoryTable
-from ares.bucket.port import RowTable, RowTableFailed
+from ares.bucket.port import RowTable, RowTableFailed, Saved
 from ares.bucket.row_keys import BUCKET_ROWS, after
 from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.bucket_body import Body, ByteSource
@@ -31,6 +31,7 @@ from ares.client.buckets.bucket_errors import (
     ChangeUncertain,
     IndexBehind,
     IndexStopped,
+    RowsDistrusted,
     is_uncertain,
 )
 from ares.client.buckets.bucket_index import BucketIndex
@@ -74,6 +75,10 @@ class Buckets:
         self._index: BucketIndex | None = None
         self._opening = asyncio.Lock()
         self._closed = False
+        self._distrust: AresError | None = None
+        self.distrusted = 0
+        """Number of times that rows of this process differed from rows of other processes."""
+
         self.log: Log
         self.blobs: BlobStore
 
@@ -96,6 +101,11 @@ class Buckets:
         self.log, self.blobs = log, BlobStore(blobs)
         snapshots = BucketSnapshots(BlobStore(domain))
         failure = None if last is None else last.failure
+        if isinstance(failure, RowsDistrusted) and failure is not self._distrust:
+            if failure.snapshot is not None:
+                await snapshots.doubt(failure.snapshot, timeout_s)
+            self._distrust = failure
+            self.distrusted += 1
         for left in reversed(range(OPENING_ATTEMPTS)):
             if self._fold is None or not isinstance(failure, SessionEnded):
                 self._fold = None
@@ -128,7 +138,9 @@ class Buckets:
     ) -> BucketFold:
         """Return a fold of the rows in the file, or of a snapshot's rows if the log lacks more.
 
-        ``failure``: the end of the last life. A file that failed once may fail at each save.
+        ``failure``: the end of the last life. A file that failed once may fail at each save. Rows
+        that differed twice from those of others begin anew, though they have their digest: a fault
+        that is mended may have made them.
         """
         self._table.close()
         if isinstance(failure, RowTableFailed):
@@ -141,6 +153,9 @@ class Buckets:
             opening.add_done_callback(_close_unused)
             raise
         try:
+            if isinstance(failure, RowsDistrusted) and self.distrusted % 2 == 0:
+                table.clear()
+                table.save(Saved(0, 0))
             if table.saved().position < max(first, 1):
                 loaded = await snapshots.load(table, first, timeout_s)
                 if not loaded and first > 0:

@@ -45,6 +45,7 @@ class WatchedGateway:
         facts: dict[str, object] = {
             "version": version(),
             "position": position,
+            "rows_distrusted": self._buckets.distrusted,
             "connections": connections,
             "at_work": at_work,
         }

@@ -3,11 +3,13 @@
 The live session with the lowest number takes snapshots. The rows of a save go into pieces while
 the fold goes on. The pieces, then the manifest, are stored at a quorum and read back; the command
 in the log follows. A trim of the log ends at the older of two kept snapshots. A process without
-rows, or behind a trim, loads the newest snapshot with a manifest, which was written last.
+rows, or behind a trim, loads the newest snapshot with a manifest, which was written last. A process
+that finds different rows in a snapshot marks it: an unmarked snapshot is loaded first.
 """
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -47,7 +49,7 @@ SNAPSHOT_STANDSTILL_S = 30.0
 PORTION_PAUSE_S = 0.002
 """Pause between portions of about a millisecond: other work has two thirds of the time."""
 
-_MANIFEST_PART = "manifest"
+_MANIFEST_PART, _DOUBT_PART = "manifest", "doubt-"
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +181,7 @@ class BucketSnapshots:
 
         Returns False without a snapshot, with an empty table. An error leaves a useless table.
         """
-        for name in sorted(await self._whole(first, timeout_s), reverse=True):
+        for name in await self._whole(first, timeout_s):
             try:
                 await self._load(table, name, timeout_s)
             except (ObjectNotFound, LeftBehind, SnapshotDamaged) as error:
@@ -190,20 +192,36 @@ class BucketSnapshots:
         table.save(Saved(0, 0))
         return False
 
-    async def _whole(self, first: int, timeout_s: float | None) -> set[SnapshotName]:
-        """Return the snapshots with a manifest, as far as servers answer."""
+    async def doubt(self, snapshot: KeepSnapshot, timeout_s: float | None) -> None:
+        """Mark a snapshot whose rows differ from those of this process: others are loaded first.
+
+        A mark by a process with wrong rows costs the fold of more of the log, once.
+        """
+        blob = snapshot.blob
+        name = SnapshotName(snapshot.position, blob.session, blob.counter)
+        mark = name.part(f"{_DOUBT_PART}{secrets.token_hex(8)}")  # names are used once
+        await self._domain.create(mark, b"", timeout_s)
+
+    async def _whole(self, first: int, timeout_s: float | None) -> list[SnapshotName]:
+        """Return the snapshots with a manifest, as far as servers answer, the best first.
+
+        The newest is the best, but marked snapshots come last.
+        """
         found: set[SnapshotName] = set()
+        doubted: set[SnapshotName] = set()
         failed: AresError | None = None
         for server in await self._domain.servers(timeout_s):
             try:
                 async for name, part in self._names(server, timeout_s):
                     if part == _MANIFEST_PART and name.position >= first:
                         found.add(name)
+                    elif part.startswith(_DOUBT_PART):
+                        doubted.add(name)
             except AresError as error:
                 failed = error
         if failed is not None and not found:
             raise failed
-        return found
+        return sorted(found, key=lambda name: (name not in doubted, name), reverse=True)
 
     async def _names(
         self, server: ServerId, timeout_s: float | None

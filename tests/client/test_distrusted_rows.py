@@ -1,0 +1,69 @@
+"""Wrong rows with their digest: processes, also later ones, get rid of them."""
+
+import asyncio
+from contextlib import suppress
+
+import ares
+from ares.bucket.commands import KeepSnapshot
+from ares.client.buckets.upkeep.bucket_snapshots import SnapshotName
+from tests.client.test_bucket_snapshots import (
+    LIMIT_S,
+    index_of,
+    names,
+    put_many,
+    snapshots_of,
+    until,
+)
+from tests.client.test_bucket_snapshots import (
+    opened as opened,
+)
+from tests.client.test_bucket_snapshots import (
+    store as store,
+)
+
+WRONG_ROW = b"z a row that no command made"
+
+
+async def test_two_processes_with_different_rows_go_on_after_a_fold_from_the_begin(
+    store, bucket, opened
+):
+    """The rows of the second have their digest, as those of a fault that is mended."""
+    other = await opened()
+    await bucket.put("key", b"1")
+    await other.stat("key")
+    wrong = await index_of(other)
+    wrong.state.put(WRONG_ROW, b"wrong")
+    wrong.fold.save()
+
+    async def mended():
+        for each in (bucket, other):  # a call opens the next life
+            with suppress(ares.IndexStopped, ares.SessionEnded):
+                await each.stat("key")
+        index, first = await index_of(other), await index_of(bucket)
+        agree = first.session.number in index._agreed_s and None not in index._agreed_s.values()
+        return agree and index.state.table.get(WRONG_ROW) is None
+
+    await asyncio.wait_for(until(mended), 60)
+    assert other._buckets.distrusted == 2
+    assert await (await other.get("key")).read() == b"1"
+
+
+async def test_a_snapshot_of_different_rows_is_marked_and_loaded_last(store, bucket, opened):
+    index, snapshots = await index_of(bucket), await snapshots_of(store)
+    for _ in range(2):
+        await put_many(bucket, 5)
+        assert await snapshots.take(index)
+    old, new = index.state.snapshots()
+    order = [name.position for name in await snapshots._whole(0, LIMIT_S)]
+    assert order == [new.position, old.position]
+    other = await opened()
+    (await index_of(other))._compare(
+        index.session.number, KeepSnapshot(new.position, bytes(16), new.blob)
+    )
+    await other.stat("key0001")
+    marked = SnapshotName(new.position, new.blob.session, new.blob.counter).part("doubt-")
+    assert any(name.startswith(marked) for name in await names(store))
+    order = [name.position for name in await snapshots._whole(0, LIMIT_S)]
+    assert order == [old.position, new.position]
+    await snapshots.sweep(index)
+    assert any(name.startswith(marked) for name in await names(store)), "with its snapshot"
