@@ -313,7 +313,7 @@ def replica_parts(clock: Clock = no_clock, value_bytes: int = VALUE_BYTES_DEFAUL
     epoch = partial(secrets.randbits, 63)
     if CORE is None:
         return ReplicaParts(clock, value_bytes, new_epoch=epoch)
-    return ReplicaParts(clock, value_bytes, CORE.ObjectTable, CORE.replay, epoch)
+    return ReplicaParts(clock, value_bytes, CORE.ObjectTable, CORE.replay, new_epoch=epoch)
 
 
 def fast_path() -> FastPath | None:

@@ -22,7 +22,7 @@ WITHOUT_CORE: dict[str, tuple[str, ...]] = {
             "test_journal_contract.py",
             "test_journal_full_disk.py",
         ),
-        *("test_journal_throttle.py", "test_random.py", "test_torn.py"),
+        *("test_journal_throttle.py", "test_random.py", "test_segment_scan.py", "test_torn.py"),
     ),
     "paper": (),
     "property": (

@@ -182,6 +182,25 @@ class BatchReplay(Protocol):
         """
 
 
+class RunReplay(Protocol):
+    """The join of batches in a row, as they are in a journal's segment."""
+
+    def __call__(
+        self,
+        hosted: Mapping[ConfigurationId, Any],
+        frames: memoryview,
+        salt: int,
+        sequence: int,
+        place: int,
+        /,
+    ) -> tuple[int, int]:
+        """Join the batches at the begin of ``frames``, the first with number ``sequence``.
+
+        Ends before a batch that is damaged, or for which :class:`BatchReplay` does not return an
+        empty result. Returns the bytes and the number of the joined batches.
+        """
+
+
 def lists_of(table: ObjectTable) -> Iterator[tuple[ObjectName, VersionList]]:
     """Yield every object and its List, in the order of names."""
     after = None

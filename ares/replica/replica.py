@@ -76,7 +76,7 @@ from ares.replica.facts import (
     pointed_bytes,
 )
 from ares.replica.object_table import PythonObjectTable
-from ares.replica.port import BatchReplay, NewTable
+from ares.replica.port import BatchReplay, NewTable, RunReplay
 from ares.replica.recent_changes import CHANGES_KEPT, RecentChanges
 
 _REASON_OF_ERROR = {
@@ -107,6 +107,9 @@ class ReplicaParts(Struct, frozen=True):
 
     replay: BatchReplay | None = None
     """Joins usual batches of a journal into such tables; None: each fact is joined."""
+
+    replay_run: RunReplay | None = None
+    """Joins usual batches in a row."""
 
     new_epoch: Callable[[], int] = count(1).__next__
     """Numbers the lists of changes for watches; a process that may restart draws them at random."""
@@ -456,6 +459,14 @@ class Replica:
         for id in unknown or ():
             self._homeless.setdefault(id, []).append((body, place))
         return unknown is not None
+
+    def restore_run(
+        self, frames: memoryview, salt: int, sequence: int, place: int
+    ) -> tuple[int, int]:
+        """Join usual batches in a row; see :class:`ares.replica.port.RunReplay`."""
+        self._places_read.add(place)
+        replay = self._parts.replay_run
+        return (0, 0) if replay is None else replay(self._hosted, frames, salt, sequence, place)
 
     def _replayed(self, body: memoryview, place: int, only: ConfigurationId) -> bool:
         replay = self._parts.replay

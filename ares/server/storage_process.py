@@ -65,7 +65,7 @@ def recovered(
     """Return the server's state from ``journal``, as often as called; see :func:`restored`."""
     replica = Replica(server, identity, initial, journal.keeps, parts)
     replica.begin_restoring()
-    for place, facts in journal.recover(replica.restore_batch):
+    for place, facts in journal.recover(replica):
         for fact in facts:
             replica.restore(fact, place)
     replica.restored()

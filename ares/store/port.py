@@ -27,8 +27,19 @@ PLACE_NUMBER_BYTES = 9
 """Most bytes of a place's number in a batch."""
 
 
-Join = Callable[[memoryview, int], bool]
-"""Joins the facts of an encoded batch at a place, or returns False without effect."""
+class Join(Protocol):
+    """The join of encoded batches, by a replica which is restored."""
+
+    def restore_batch(self, body: memoryview, place: int, /) -> bool:
+        """Join the facts of a batch at ``place``, or return False without effect."""
+
+    def restore_run(
+        self, frames: memoryview, salt: int, sequence: int, place: int, /
+    ) -> tuple[int, int]:
+        """Join the batches at the begin of ``frames``, up to a batch for :meth:`restore_batch`.
+
+        ``sequence``: number of the first. Returns the bytes and the number of the joined batches.
+        """
 
 
 class Use(enum.IntEnum):

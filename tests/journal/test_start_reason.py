@@ -27,18 +27,26 @@ def written(directory, count):
     journal.close()
 
 
+class OneByOne:
+    """A join of one batch at a time."""
+
+    def restore_run(self, frames, salt, sequence, place):
+        return 0, 0
+
+
 @pytest.mark.parametrize("joins", [False, True], ids=["facts", "the core"])
 def test_the_progress_goes_up_to_all_bytes_of_all_places(tmp_path, joins):
     written(tmp_path / "journal", 30)
     journal, seen, told = log_journal(tmp_path / "journal"), [], []
 
-    def join(body, place):
-        seen.append((journal.read_bytes, journal.to_read_bytes))
-        told.append(start_reason(journal, None))
-        return joins
+    class Joined(OneByOne):
+        def restore_batch(self, body, place):
+            seen.append((journal.read_bytes, journal.to_read_bytes))
+            told.append(start_reason(journal, None))
+            return joins
 
     assert start_reason(journal, None) == "starting: its journal is opened"
-    list(journal.recover(join))
+    list(journal.recover(Joined()))
     assert len(seen) == 30
     assert seen == sorted(set(seen)), "each batch brings it forward"
     [total] = {total for _, total in seen}

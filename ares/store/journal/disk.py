@@ -151,6 +151,12 @@ class Disk:
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_RANDOM if scanning else mmap.MADV_NORMAL)
 
+    def read_ahead(self, view: memoryview, start: int, end: int) -> None:
+        """Begin to read these bytes of the map, without waiting for them."""
+        if isinstance(view.obj, mmap.mmap):
+            start -= start % mmap.PAGESIZE
+            view.obj.madvise(mmap.MADV_WILLNEED, start, end - start)
+
     def let_go(self, view: memoryview) -> None:
         """Release the map's pages from the process's memory; a later access reads them again."""
         if isinstance(view.obj, mmap.mmap):

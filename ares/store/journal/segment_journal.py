@@ -57,6 +57,7 @@ from ares.store.journal.segments import (
     CommitWork,
     Owner,
     Segment,
+    SegmentScan,
     WrittenBatch,
     create_segment,
     open_segment,
@@ -96,8 +97,16 @@ _SEGMENT_NAME = re.compile(r"[0-9]{8,}" + re.escape(SEGMENT_SUFFIX))
 Done = Callable[[OSError | None, Sequence[PutData]], None]
 
 
-def _join_nothing(body: memoryview, place: int) -> bool:
-    return False
+class _NoJoin:
+    """A :class:`ares.store.port.Join` which leaves every batch."""
+
+    def restore_batch(self, body: memoryview, place: int) -> bool:
+        return False
+
+    def restore_run(
+        self, frames: memoryview, salt: int, sequence: int, place: int
+    ) -> tuple[int, int]:
+        return 0, 0
 
 
 class Reserves(NamedTuple):
@@ -193,7 +202,7 @@ class SegmentJournal:
                 self._head = open_segment(
                     self._disk, paths[max(paths)], self._owner, self._segment_bytes, had
                 )
-                yield from self._segments(self._head, paths, join or _join_nothing)
+                yield from self._segments(self._head, paths, join or _NoJoin())
             for name in names:
                 if name.endswith(NEW_SEGMENT_SUFFIX):
                     self._disk.unlink(self._directory / name)
@@ -261,11 +270,13 @@ class SegmentJournal:
             segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
             self._disk.close(segment.descriptor)
             segment.end = ends[number]
-            for frame in segment.frames():
-                self.mark = BatchPlace(number, frame.start, frame.sequence)
-                self.read_bytes = done + frame.end
-                if not join(frame.body, number):
-                    yield number, segment.decoded(frame).facts
+            scan = SegmentScan(self._disk, segment, join)
+            for batch in scan.batches():
+                self.read_bytes = done + scan.at
+                if batch is not None:
+                    self.mark = BatchPlace(number, batch.start, batch.sequence)
+                    if not join.restore_batch(batch.body, number):
+                        yield number, segment.decoded(batch).facts
             self._disk.expect_scan(segment.view, False)
             self._disk.let_go(segment.view)
             done += segment.end
@@ -274,7 +285,7 @@ class SegmentJournal:
         for frame in frames:
             self.mark = BatchPlace(last.number, frame.start, frame.sequence)
             self.read_bytes = done + frame.end
-            if not join(frame.body, last.number):
+            if not join.restore_batch(frame.body, last.number):
                 yield last.number, last.decoded(frame).facts
         self._settle(last, written, sure)
         for number in sorted(

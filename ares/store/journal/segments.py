@@ -45,6 +45,7 @@ from ares.store.journal.format import (
     parse_frame,
     walk,
 )
+from ares.store.port import Join
 
 SEGMENT_SUFFIX = ".log"
 NEW_SEGMENT_SUFFIX = ".new"
@@ -62,6 +63,9 @@ _NO_ANCHOR = "nothing else tells which segment of the journal was the last"
 
 SHORT_BYTES_MAX = 128 * 1024
 """Bytes which a short commit may write."""
+
+SCANNED_BYTES_MAX = 1024 * 1024
+"""Most bytes that a start joins at once, and half of the bytes that it reads ahead at once."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,57 @@ class Segment:
             end = frame.end
             yield frame
         if end != self.end:
-            raise StoreDamaged(self.path, f"it cannot be read beyond byte {end} and had {self.end}")
+            raise self.broken_at(end)
+
+    def broken_at(self, at: int) -> StoreDamaged:
+        return StoreDamaged(self.path, f"it cannot be read beyond byte {at} and had {self.end}")
+
+
+class SegmentScan:
+    """The scan of a segment with known end, at a start. ``at``: the end of the scanned batches.
+
+    Batches without parts are read ahead, by as many bytes as the present row of them has: the scan
+    waits for few pages by themselves, and the data of large elements stays unread. ``join`` gets
+    windows which grow with the row of usual batches, so that an unusual batch costs no more than
+    the row before.
+    """
+
+    def __init__(self, disk: Disk, segment: Segment, join: Join) -> None:
+        self.at = segment.start
+        self._disk = disk
+        self._segment = segment
+        self._join = join
+
+    def batches(self) -> Iterator[Frame | None]:
+        """Yield the frame of each batch that is not joined, and None for each joined window.
+
+        Raises :class:`StoreDamaged`.
+        """
+        segment, view = self._segment, self._segment.view[: self._segment.end]
+        salt, sequence = segment.head.salt, segment.head.first
+        ahead = row = usual = self.at
+        while self.at < segment.end:
+            at, lead = self.at, min(self.at - row, SCANNED_BYTES_MAX)
+            if lead and ahead < min(at + 2 * lead, segment.end):
+                start, ahead = max(at, ahead), at + 3 * lead
+                self._disk.read_ahead(segment.view, start, min(ahead, segment.end))
+            # twice the row: the next batch may be larger than the batches before
+            if window := min(2 * (at - usual), SCANNED_BYTES_MAX):
+                frames = view[at : at + window]
+                bytes, count = self._join.restore_run(frames, salt, sequence, segment.number)
+                if count:
+                    self.at, sequence = at + bytes, sequence + count
+                    yield None
+                    continue
+            frame = next(walk(view, at, salt, sequence), None)
+            if frame is None:
+                raise segment.broken_at(at)
+            self.at, sequence = frame.end, sequence + 1
+            if window or frame.parts:
+                usual = frame.end
+            if frame.parts:
+                row = frame.end
+            yield frame
 
 
 def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: int = 0) -> Segment:
