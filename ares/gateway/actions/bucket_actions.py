@@ -1,7 +1,13 @@
 """Buckets, and their configurations: versioning, access control list, CORS, lifecycle."""
 
 from ares.bucket.bucket_listing import ListRequest, list_uploads
-from ares.bucket.commands import AbortUpload, CreateBucket, DeleteBucket, SetBucket
+from ares.bucket.commands import (
+    AbortUpload,
+    CreateBucket,
+    DeleteBucket,
+    SetBucket,
+    request_print,
+)
 from ares.bucket.lifecycle.lifecycle_rules import decode_lifecycle, encode_lifecycle
 from ares.gateway.access.canned_acls import ACL_CONFIGURATION, CannedAcl, acl_of, wished_acl
 from ares.gateway.actions.gateway_services import GatewayCall, told
@@ -34,16 +40,22 @@ async def create_bucket(call: GatewayCall) -> HttpResponse:
 
 async def delete_bucket(call: GatewayCall) -> HttpResponse:
     """Delete a bucket without versions; uploads under way end with it, as with S3."""
-    await _end_uploads(call)
-    answer = await call.change(DeleteBucket(call.bucket))
+    operation = DeleteBucket(call.bucket)
+    await _end_uploads(call, operation)
+    answer = await call.change(operation)
     return told(answer.index.state, status=204)
 
 
-async def _end_uploads(call: GatewayCall) -> None:
-    """End a page of the uploads of a bucket without versions; a repeated request ends the next."""
+async def _end_uploads(call: GatewayCall, operation: DeleteBucket) -> None:
+    """End a page of the uploads of a bucket without versions; a repeated request ends the next.
+
+    A later attempt at a known deletion ends none: a new bucket may have the name.
+    """
     state = (await call.buckets.verified(call.timeout_s)).state
-    bucket = state.bucket(call.bucket)
+    bucket, request = state.bucket(call.bucket), call.client_request
     if bucket is None or bucket.versions:
+        return
+    if request and state.invocation(request_print(request.invocation, operation)):
         return
     for listed in list_uploads(state, ListRequest(call.bucket)).results:
         assert listed.upload is not None, "without a delimiter there are uploads only"

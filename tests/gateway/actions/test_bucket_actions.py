@@ -51,6 +51,14 @@ async def test_uploads_under_way_end_with_an_empty_bucket(gateway, rival):
     assert (await gateway("ListMultipartUploads", "photos")).texts("UploadId") == []
 
 
+async def test_a_late_attempt_at_a_deletion_ends_no_upload_of_a_new_bucket(gateway, rival):
+    assert (await gateway("DeleteBucket", "photos", headers=sent("one"))).status == 204
+    await gateway("CreateBucket", "photos")
+    await gateway("CreateMultipartUpload", "photos", "k")
+    assert (await rival("DeleteBucket", "photos", headers=sent("one", 2))).status == 204
+    assert len((await gateway("ListMultipartUploads", "photos")).texts("UploadId")) == 1
+
+
 async def test_versioning_is_told(gateway, rival):
     assert (await rival("GetBucketVersioning", "photos")).texts("Status") == []
     for status in ("Enabled", "Suspended"):
