@@ -1,4 +1,4 @@
-"""Copies: metadata kept or replaced, versions, sources that are absent, renames."""
+"""Copies: metadata kept or replaced, versions, absent sources, renames."""
 
 from collections.abc import Callable
 from typing import Any

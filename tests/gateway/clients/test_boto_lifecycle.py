@@ -1,4 +1,4 @@
-"""Lifecycle: rules that expire objects, versions and uploads; rules for other ends are refused."""
+"""Lifecycle: expiry of objects, versions and uploads by rules; refused rules; told expirations."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -90,3 +90,12 @@ def test_wrong_rules_are_refused(
     assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
     said = refused(s3.get_bucket_lifecycle_configuration, Bucket=bucket)
     assert said == (404, "NoSuchLifecycleConfiguration")
+
+
+def test_the_expiration_of_an_object_is_told(s3: Any, bucket: str) -> None:
+    put_rules(s3, bucket, RULES[0] | {"Expiration": {"Date": datetime(2040, 1, 1, tzinfo=UTC)}})
+    wanted = 'expiry-date="Sun, 01 Jan 2040 00:00:00 GMT", rule-id="logs"'
+    place = {"Bucket": bucket, "Key": "logs/k"}
+    answers = [s3.put_object(**place), s3.head_object(**place), s3.get_object(**place)]
+    assert [each["Expiration"] for each in answers] == [wanted] * 3
+    assert "Expiration" not in s3.put_object(Bucket=bucket, Key="k")

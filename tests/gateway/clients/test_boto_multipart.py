@@ -11,11 +11,11 @@ from .s3_service import refused
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 LEAST = 5 << 20
-"""Least size of a part that is not the last."""
+"""Least size of a part before the last."""
 
 
 class Upload:
-    """An upload of the object ``k``, with its parts so far."""
+    """An upload of the object ``k``, with the present parts."""
 
     def __init__(self, s3: Any, bucket: str, **words: Any) -> None:
         self.s3 = s3

@@ -1,4 +1,4 @@
-"""A retry is not a rival: the attempts of one call have one id, and one result."""
+"""A retry is not a rival: the attempts of a call have an id and a result in common."""
 
 import secrets
 from typing import Any

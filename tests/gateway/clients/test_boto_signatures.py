@@ -1,4 +1,4 @@
-"""Signatures: wrong, old, of another request; bodies that differ; chunks with signatures."""
+"""Signatures: wrong, old, of another request; different bodies; chunks with signatures."""
 
 import base64
 import hashlib

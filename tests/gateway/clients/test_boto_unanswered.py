@@ -1,4 +1,4 @@
-"""Features of S3 that are not here: each is answered by 501, and changes nothing."""
+"""Missing features of S3: each is answered by 501 without a change."""
 
 import json
 from collections.abc import Callable
@@ -88,7 +88,7 @@ OF_PUTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def unchanged(s3: Any, bucket: str) -> Any:
-    """Put the object ``k``, and return a function that checks that it is as it was."""
+    """Put the object ``k``, and return a function that checks the object for changes."""
     etag = s3.put_object(Bucket=bucket, Key="k", Body=b"x", Metadata={"a": "1"})["ETag"]
 
     def check() -> None:

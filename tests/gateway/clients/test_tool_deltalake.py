@@ -1,4 +1,4 @@
-"""Delta Lake: writers commit with a conditional put, and none loses another's rows."""
+"""Delta Lake: writers commit with a conditional put, and no writer loses rows."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

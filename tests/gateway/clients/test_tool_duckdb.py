@@ -1,4 +1,4 @@
-"""DuckDB with its extension httpfs."""
+"""DuckDB with the extension httpfs."""
 
 from importlib import metadata
 

@@ -1,4 +1,4 @@
-"""Icechunk: commits by conditional puts; of two writers of a snapshot one has a conflict."""
+"""Icechunk: commits by conditional puts; of two writers of a snapshot the slower has a conflict."""
 
 from typing import Any
 

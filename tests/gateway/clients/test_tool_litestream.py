@@ -1,4 +1,4 @@
-"""Litestream: a database of SQLite is replicated, its machine is lost, it is restored."""
+"""Litestream: a database of SQLite is replicated, lost with the machine, and restored."""
 
 import json
 import signal
@@ -43,7 +43,7 @@ def test_a_database_is_restored(service: S3Service, bucket: str, tmp_path: Path)
 
 
 def _await_restored(litestream: Program, directory: Path, rows: int) -> None:
-    """Restore copies until one has all rows: the replica follows the database."""
+    """Restore copies until a copy has all rows: the replica follows the database."""
     end = time.monotonic() + PROGRAM_S
     for number in range(1000):
         copy = directory / f"copy{number}"

@@ -32,7 +32,7 @@ def point(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def mounted(program: Program, point: Path, *words: str) -> Iterator[None]:
-    """Mount in the foreground; unmount at the end, which writes the data that is left."""
+    """Mount in the foreground; unmount at the end, which writes the remaining data."""
     log = program.directory / "mount.log"
     with (
         log.open("wb") as output,
@@ -63,7 +63,7 @@ def mounted(program: Program, point: Path, *words: str) -> Iterator[None]:
 
 
 def used(point: Path) -> dict[str, bytes]:
-    """Use a mounted bucket as a directory; return the files that are left."""
+    """Use a mounted bucket as a directory; return the remaining files."""
     files = make_tree(point / "tree")
     (point / "tree/large.bin").rename(point / "tree/renamed.bin")
     files["renamed.bin"] = files.pop("large.bin")

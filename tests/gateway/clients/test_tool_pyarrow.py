@@ -1,4 +1,4 @@
-"""pyarrow: its own client of S3, in C++."""
+"""pyarrow: a client of S3, in C++."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""PyIceberg: a table whose files are objects, appended, read, and changed at a snapshot."""
+"""PyIceberg: a table with objects as files, appended, read, and changed at a snapshot."""
 
 from pathlib import Path
 from typing import Any

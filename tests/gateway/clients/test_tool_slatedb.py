@@ -1,4 +1,4 @@
-"""SlateDB: a database on objects; a new writer ends the earlier one by conditional puts."""
+"""SlateDB: a database on objects; a new writer ends the earlier writer by conditional puts."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ async def opened(service: S3Service, bucket: str, endpoint: int) -> Any:
 
 
 async def overwrite(database: Any) -> None:
-    """Put again and again: a writer that was ended notices with a later put."""
+    """Put again and again: an ended writer notices with a later put."""
     for _ in range(100):
         await database.put(b"key-000", b"late")
         await database.flush()
