@@ -1,4 +1,4 @@
-"""Wrong rows with their digest: processes, also later ones, get rid of them."""
+"""Rows that are wrong, with their digest, are given up; snapshots of such rows are loaded last."""
 
 import asyncio
 from contextlib import suppress
