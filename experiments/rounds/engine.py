@@ -131,7 +131,7 @@ def _obstacles(round: ScenarioRound, testbed: str) -> Iterator[str]:
         yield f"testbed {testbed} limits no rate: testbed local does"
     if testbed == "processes" and own.placement:
         yield "servers at several sites need hosts with networks of their own: testbed local"
-    refused = {"local": set[str](), "processes": {"fill", "free"}}
+    refused = {"local": set[str](), "processes": {"fill", "free", "cut", "join"}}
     lacking = refused.get(testbed, {"fill", "free", "cut", "join", "slow"})
     if others := {fault.event for fault in round.faults} & lacking:
         yield f"testbed {testbed} does not {' or '.join(sorted(others))}: testbed local does"

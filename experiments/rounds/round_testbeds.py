@@ -5,10 +5,10 @@ import os
 import re
 import subprocess
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -19,7 +19,7 @@ from experiments.rounds.layout import RoundHost, wanted
 from experiments.rounds.playbook_runs import environment, listed, program
 from experiments.rounds.scenario import ScenarioRound
 from experiments.testbeds import local_testbed, loopback_testbed
-from experiments.testbeds.testbed_plan import Testbed
+from experiments.testbeds.testbed_plan import Testbed, refusing
 
 MADE = ("local", "processes")
 RESERVED_BEDS = ("emulab", "fed4fire", "aws")
@@ -120,7 +120,7 @@ class RoundTestbeds:
         else:
             plans = wanted(self._rounds, self._clients_per_host)
             plans = [structs.replace(plan, disks={}) for plan in plans]
-            processes = loopback_testbed.testbed(plans, [], self._place / "processes")
+            processes = loopback_testbed.testbed(plans, self._place / "processes")
             testbed = stack.enter_context(processes)
             ready["round_user"] = ""
         ready["round_client_environment"] = {"PYTHONPATH": path}
@@ -172,15 +172,7 @@ def _alone(inventory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _refusing(what: str) -> Callable[..., NoReturn]:
-    """Return a method that refuses."""
-
-    def refuse(*_: object) -> NoReturn:
-        raise BadInput(
-            f"machines of an inventory {what}; testbed local can do that. Nothing was changed"
-        )
-
-    return refuse
+_MACHINES = "machines of an inventory"
 
 
 class ReservedTestbed:
@@ -205,15 +197,11 @@ class ReservedTestbed:
             )
         return []
 
-    def traffic(self) -> dict[tuple[str, str], int]:
-        return {}
-
-    delay = _refusing("have the delays that they have")
-    bandwidth = _refusing("have the rates that they have")
-    cut = join = _refusing("are not cut apart")
-    slow = _refusing("are not slowed")
-    fill = _refusing("keep the room on their disks")
-    through = _refusing("are reached by their own addresses")
+    delay = refusing(f"{_MACHINES} have the delays that they have")
+    bandwidth = refusing(f"{_MACHINES} have the rates that they have")
+    cut = join = refusing(f"{_MACHINES} are not cut apart")
+    slow = refusing(f"{_MACHINES} are not slowed")
+    fill = refusing(f"{_MACHINES} keep the room on their disks")
 
 
 def not_itself(pattern: str) -> str:

@@ -168,7 +168,8 @@ class LocalTestbed(MadeHosts):
     def _namespace(self, host: str) -> str:
         return f"{self._slot.prefix}-{host}"
 
-    def _address(self, host: str) -> str:
+    def address(self, host: str) -> str:
+        """Return the address of the host."""
         site, number = self.place(host)
         return f"{self._subnet(site)}.{number}"
 
@@ -197,7 +198,7 @@ class LocalTestbed(MadeHosts):
         for number, host in enumerate(self.hosts):
             (site, _), namespace = self.place(host), self._namespace(host)
             namespaces.add(namespace)
-            address = f"{self._address(host)}/24"
+            address = f"{self.address(host)}/24"
             namespaces.plug(namespace, address, hub, f"site{site}", f"host{number}")
             ip(namespace, f"route add default via {self._subnet(site)}.1")
         control = "-A FORWARD -i control -j ACCEPT\n-A FORWARD -o control -j ACCEPT\n"
@@ -229,14 +230,14 @@ class LocalTestbed(MadeHosts):
         control = self._slot.place / "cp"
         _make_key(key)
         control.mkdir()
-        addresses = "".join(f"{self._address(name)} {name}\n" for name in self.hosts)
+        addresses = "".join(f"{self.address(name)} {name}\n" for name in self.hosts)
         hosts, known = [], []
         for host in self.hosts.values():
             given = self._base / "hosts" / host.name / "given"
             for name in ("given", "upper", "work", "root", "scaffold"):
                 (given.parent / name).mkdir(parents=True, mode=0o755)
             _make_key(given / "host_key")
-            address = self._address(host.name)
+            address = self.address(host.name)
             known.append(f"{address} {(given / 'host_key.pub').read_text()}")
             (given / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
             (given / "hosts").write_text(f"127.0.0.1 localhost\n{addresses}")
@@ -287,7 +288,7 @@ class LocalTestbed(MadeHosts):
 
     def _await_ssh(self) -> None:
         for name, process in self._inits.items():
-            greets, log = partial(_greets, self._address(name)), self._base / "hosts" / name / "log"
+            greets, log = partial(_greets, self.address(name)), self._base / "hosts" / name / "log"
             _await(greets, process, log, f"is host {name}")
 
     # -- the methods of Testbed
@@ -370,15 +371,12 @@ class LocalTestbed(MadeHosts):
         namespaces.run(*enter, script, "sh", path, str(free_bytes))
 
     def traffic(self) -> dict[tuple[str, str], int]:
+        """Return the bytes that arrived since the beginning, for each (site, other site).
+
+        The bytes left the first site for the second.
+        """
         counts = counted(self._slot.prefix)
         return dict(zip(permutations(self.sites, 2), counts, strict=True))
-
-    def through(self, site: str, host: str, port: int) -> str:
-        self.host(host)
-        if site not in self.sites:
-            there = ", ".join(self.sites)
-            raise BadInput(f"there is no site {printable(site)!r}; there are {there}")
-        return f"{self._address(host)}:{port}"
 
     def _init(self, host: str) -> int:
         """Return the pid of the host's first process, as the machine sees it."""

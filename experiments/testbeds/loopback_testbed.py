@@ -1,10 +1,8 @@
 """Testbed `processes`: hosts are addresses of loopback and directories, without root.
 
-Relays join the sites (relays.py). Messages to another site must be sent to the relay, so
-ask :meth:`LoopbackTestbed.through` for addresses. A relay carries TCP: it delays bytes, and holds
-them while sites are cut apart. A relay loses no packets and limits no rate, and hosts have no disk
-to fill: such requests are refused, and testbed local has them. All parts end with the process that
-made them.
+All hosts are at one place: links have no delay and no cut, rates have no limit, and hosts have no
+disk to fill. Such requests are refused, and testbed local has them. All parts end with the process
+that made them.
 """
 
 import contextlib
@@ -12,41 +10,29 @@ import os
 import signal
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import permutations
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
-from experiments.bench.worker_process import GeneratorFailed, WorkerProcess
 from experiments.testbeds import inventory
-from experiments.testbeds.relays import RelayReply, RelayRequest
 from experiments.testbeds.slowed_processes import MadeHosts, command_line
-from experiments.testbeds.testbed_plan import HostPlan, LinkPlan, between, check, check_shape
+from experiments.testbeds.testbed_plan import HostPlan, check, refusing
 
 _NETWORKS = range(64, 128)
 """The second byte of addresses 127.N.SITE.HOST."""
 
 
+_no_disk = refusing("testbed processes has no disk of its own")
+
+
 class LoopbackTestbed(MadeHosts):
-    """A :class:`experiments.testbeds.testbed_plan.Testbed` of processes, made by :func:`testbed`.
+    """A :class:`experiments.testbeds.testbed_plan.Testbed`, made by :func:`testbed`."""
 
-    ``links`` is the process that runs the relays.
-    """
-
-    def __init__(
-        self,
-        hosts: Sequence[HostPlan],
-        directory: Path,
-        network: int,
-        links: WorkerProcess,
-    ) -> None:
+    def __init__(self, hosts: Sequence[HostPlan], directory: Path, network: int) -> None:
         super().__init__(hosts)
         self._directory = directory.resolve()
         self._network = network
-        self._links = links
-        self._through: dict[tuple[str, str, int], str] = {}
         self.inventory = self._directory / "inventory.yml"
 
     def write(self) -> None:
@@ -83,33 +69,9 @@ class LoopbackTestbed(MadeHosts):
         site, number = self.place(host)
         return f"127.{self._network}.{site + 1}.{number}"
 
-    def delay(
-        self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
-    ) -> None:
-        between(self.sites, site, other)
-        check_shape(ms, jitter_ms, loss)
-        if loss:
-            _refuse("loses no packets")
-        for one, two in ((site, other), (other, site)):
-            self._ask(RelayRequest(one, two, delay_s=ms / 1000, jitter_s=jitter_ms / 1000))
-
-    def cut(self, site: str, other: str) -> None:
-        self._joined(site, other, False)
-
-    def join(self, site: str, other: str) -> None:
-        self._joined(site, other, True)
-
-    def _joined(self, site: str, other: str, joined: bool) -> None:
-        between(self.sites, site, other)
-        for one, two in ((site, other), (other, site)):
-            self._ask(RelayRequest(one, two, joined=joined))
-
-    def bandwidth(self, host: str, bits_per_s: int | None) -> None:
-        if bits_per_s is not None:
-            _refuse("limits no rate")
-
-    def fill(self, host: str, path: str, free_bytes: int) -> None:
-        _refuse("has no disk of its own")
+    delay = cut = join = refusing("testbed processes has no links between sites")
+    bandwidth = refusing("testbed processes limits no rate")
+    fill = _no_disk
 
     def processes(self, host: str) -> list[int]:
         self.host(host)
@@ -123,52 +85,22 @@ class LoopbackTestbed(MadeHosts):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def traffic(self) -> dict[tuple[str, str], int]:
-        counts = {(site, other): count for site, other, count in self._ask(RelayRequest()).traffic}
-        return {ways: counts.get(ways, 0) for ways in permutations(self.sites, 2)}
-
-    def through(self, site: str, host: str, port: int) -> str:
-        other, target = self.host(host).site, f"{self._address(host)}:{port}"
-        if site == other:
-            return target
-        between(self.sites, site, other)
-        if (site, host, port) not in self._through:
-            self._through[site, host, port] = self._ask(RelayRequest(site, other, target)).address
-        return self._through[site, host, port]
-
-    def _ask(self, request: RelayRequest) -> RelayReply:
-        """Send a request to the relays. Raises BadInput if they are gone or report an error."""
-        try:
-            self._links.send(request)
-            reply = self._links.receive(RelayReply)
-        except (GeneratorFailed, OSError):
-            reply = RelayReply(error="the process with the relays ended")
-        if reply.error:
-            raise BadInput(f"the links between sites did not change: {reply.error}")
-        return reply
-
 
 @contextmanager
-def testbed(
-    hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path
-) -> Iterator[LoopbackTestbed]:
+def testbed(hosts: Sequence[HostPlan], directory: Path) -> Iterator[LoopbackTestbed]:
     """Make a testbed that lasts as long as the context. Raises BadInput.
 
     Files written by processes of the hosts stay in ``directory``/hosts.
     """
-    check(hosts, links)
+    check(hosts, ())
     if any(host.disks for host in hosts):
-        _refuse("has no disk of its own")
+        _no_disk()
     network, claim = _network()
-    with claim, ExitStack() as closing:
-        relays = WorkerProcess("experiments.testbeds.relays", start_new_session=True)
-        closing.callback(relays.join)
-        made = LoopbackTestbed(hosts, directory, network, relays)
+    with claim:
+        made = LoopbackTestbed(hosts, directory, network)
         try:
             made.write()
             made.end_processes()  # processes of an earlier testbed whose maker was killed
-            for link in links:
-                made.delay(link.site, link.other, link.delay_ms, link.jitter_ms, link.loss)
             yield made
         finally:
             made.duty.end()
@@ -191,12 +123,6 @@ def _network() -> tuple[int, socket.socket]:
             return number, claim
     raise BadInput(
         f"all {len(_NETWORKS)} networks of loopback for testbeds are taken; nothing was made"
-    )
-
-
-def _refuse(why: str) -> NoReturn:
-    raise BadInput(
-        f"testbed processes {why}; testbed local can do that, as root. Nothing was changed"
     )
 
 

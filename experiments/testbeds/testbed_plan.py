@@ -3,9 +3,9 @@
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from msgspec import Struct
 
@@ -87,17 +87,14 @@ class Testbed(Protocol):
         Existing files stay.
         """
 
-    def traffic(self) -> dict[tuple[str, str], int]:
-        """Return the bytes that arrived since the beginning, for each (site, other site).
 
-        The bytes left the first site for the second.
-        """
+def refusing(what: str) -> Callable[..., NoReturn]:
+    """Return a method that refuses: ``what`` says why this testbed cannot do its work."""
 
-    def through(self, site: str, host: str, port: int) -> str:
-        """Return ``address:port`` at which processes at ``site`` reach ``port`` of the host.
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise BadInput(f"{what}; testbed local can do that, as root. Nothing was changed")
 
-        The process listens on ``port`` of the host's ares_address.
-        """
+    return refuse
 
 
 def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:

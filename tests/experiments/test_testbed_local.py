@@ -96,7 +96,7 @@ class Serving:
 
     def __init__(self, made: LocalTestbed, host: str) -> None:
         self.made = made
-        self.address, _, _ = made.through(made.hosts[host].site, host, 1).rpartition(":")
+        self.address = made.address(host)
         command = ssh(made, host, *python(PROBE, "serve", self.address))
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -128,11 +128,11 @@ def test_hosts_have_names_files_and_processes_of_their_own(made):
 
 def test_another_host_key_is_refused(made):
     command = ssh(made, "s1", "true")
-    at = made.through("nantes", "s0", 22).removesuffix(":22")
+    at = made.address("s0")
     command[1:1] = ["-o", "ControlPath=none"]
     command[-2:] = [
         "-o",
-        "HostKeyAlias=" + made.through("nantes", "s1", 22).removesuffix(":22"),
+        "HostKeyAlias=" + made.address("s1"),
         f"root@{at}",
         "true",
     ]
@@ -317,7 +317,7 @@ def test_nothing_is_left_of_a_testbed_whose_maker_was_killed(made, tmp_path):
 
 def test_two_testbeds_have_addresses_of_their_own_and_one_directory_is_for_one(made, tmp_path):
     with local_testbed.testbed([HostPlan("s0", "nantes")], [], tmp_path) as other:
-        assert other.through("nantes", "s0", 1) != made.through("nantes", "s0", 1)
+        assert other.address("s0") != made.address("s0")
         assert on(other, "s0", "hostname") == "s0"
         with (
             pytest.raises(BadInput, match="is there already"),
