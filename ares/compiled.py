@@ -86,7 +86,7 @@ from ares.replica.group_commit import GroupCommit
 from ares.replica.port import PAGE_CHARACTERS_MAX, PutEffect
 from ares.replica.replica import ReplicaParts
 
-CRATE = "0.1.1"
+CRATE = "0.1.2"
 """Number of the crate that this state of ares works with, as in core/Cargo.toml."""
 
 _MANIFEST = Path(__file__).parents[1] / "core/Cargo.toml"
@@ -313,7 +313,9 @@ def replica_parts(clock: Clock = no_clock, value_bytes: int = VALUE_BYTES_DEFAUL
     epoch = partial(secrets.randbits, 63)
     if CORE is None:
         return ReplicaParts(clock, value_bytes, new_epoch=epoch)
-    return ReplicaParts(clock, value_bytes, CORE.ObjectTable, CORE.replay, new_epoch=epoch)
+    return ReplicaParts(
+        clock, value_bytes, CORE.ObjectTable, CORE.replay, CORE.replay_run, new_epoch=epoch
+    )
 
 
 def fast_path() -> FastPath | None:

@@ -30,7 +30,7 @@ pub mod core_module {
     #[pymodule_export]
     use crate::rabin::rabin_ends;
     #[pymodule_export]
-    use crate::replay::replay;
+    use crate::replay::{replay, replay_run};
     #[pymodule_export]
     use crate::server::{ServedTurn, ServerCore};
     #[pymodule_export]

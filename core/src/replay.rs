@@ -11,9 +11,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::collections::HashMap;
+use xxhash_rust::xxh3::Xxh3;
 
 /// A fact has the configuration's id, a name and a tag at least.
 const FACT_BYTES_MIN: usize = 32;
+/// The prefix of a batch in a segment, with the check at its end.
+const PREFIX_BYTES: usize = 40;
+const CHECK_AT: usize = PREFIX_BYTES - 8;
 /// Most configurations that a batch waits for.
 const UNKNOWN_MAX: usize = 8;
 
@@ -61,6 +65,20 @@ fn usual_fact<'a>(cursor: &mut Cursor<'a>) -> Option<Fact<'a>> {
     }
 }
 
+/// The body of batch `sequence`, without parts, at the begin of `data`, and the size of its frame:
+/// `parse_frame` of ares/store/journal/format.py.
+fn batch(data: &[u8], salt: u64, sequence: u64) -> Option<(&[u8], usize)> {
+    let number = |at: usize| Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?));
+    // the bytes of the body, u32, and the number of the parts, u32, which is 0
+    let body = data.get(PREFIX_BYTES..)?.get(..usize::try_from(number(24)?).ok()?)?;
+    let size = (PREFIX_BYTES + body.len()).next_multiple_of(8);
+    let mut digest = Xxh3::with_seed(salt);
+    digest.update(&data[..CHECK_AT]);
+    digest.update(body);
+    let is_next = data.starts_with(b"ares-bat") && number(8)? == sequence && size <= data.len();
+    (is_next && number(CHECK_AT)? == digest.digest()).then_some((body, size))
+}
+
 /// A configuration that is hosted, and its table; None if the table was collected.
 struct Home<'py> {
     table: Option<PyRefMut<'py, ObjectTable>>,
@@ -101,51 +119,84 @@ impl<'py> Home<'py> {
     }
 }
 
+/// The configurations of some facts by their ids; None: not hosted.
+type Homes<'a, 'py> = HashMap<&'a [u8], Option<Home<'py>>>;
+
 /// Join the facts of a batch at `place`; with `only`, the facts of this configuration. Return the
 /// configurations that are not hosted, whose facts are passed over. None: no fact was joined.
 #[pyfunction]
 #[pyo3(signature = (hosted, body, place, only = None))]
-pub fn replay(
-    hosted: &Bound<PyDict>,
+pub fn replay<'py>(
+    hosted: &Bound<'py, PyDict>,
     body: PyBuffer<u8>,
     place: u32,
     only: Option<&[u8]>,
-) -> PyResult<Option<Vec<Py<PyBytes>>>> {
-    match joined(hosted, &body.to_vec(hosted.py())?, place, only) {
-        Ok(unknown) => Ok(Some(unknown)),
+) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
+    let (py, mut homes) = (hosted.py(), HashMap::new());
+    let body = body.to_vec(py)?;
+    // each unknown configuration reads the batch again
+    let unknown_max = if only.is_some() { 0 } else { UNKNOWN_MAX };
+    match join(hosted, &mut homes, &body, place, only, unknown_max) {
+        Ok(unknown) => {
+            settle(py, homes)?;
+            Ok(Some(unknown.into_iter().map(|id| PyBytes::new(py, id)).collect()))
+        }
         Err(Unusual::Left) => Ok(None),
         Err(Unusual::Raised(error)) => Err(error),
     }
 }
 
-fn joined(
+/// Join the batches at the begin of `frames`, the first with number `sequence`, up to a batch that
+/// Python takes. Return the bytes and the number of the joined batches.
+#[pyfunction]
+pub fn replay_run(
     hosted: &Bound<PyDict>,
-    body: &[u8],
+    frames: PyBuffer<u8>,
+    salt: u64,
+    sequence: u64,
     place: u32,
-    only: Option<&[u8]>,
-) -> Looked<Vec<Py<PyBytes>>> {
-    let py = hosted.py();
-    let mut facts = usual_facts(body).ok_or(Unusual::Left)?;
-    facts.retain(|fact| only.is_none_or(|only| only == fact.configuration));
-    let mut homes: HashMap<&[u8], Option<Home>> = HashMap::new();
-    for fact in &facts {
-        if !homes.contains_key(fact.configuration) {
-            homes.insert(fact.configuration, Home::of(hosted, fact.configuration)?);
+) -> PyResult<(usize, u64)> {
+    let (data, mut homes) = (frames.to_vec(hosted.py())?, HashMap::new());
+    let (mut at, mut count) = (0, 0);
+    while let Some((body, size)) = batch(&data[at..], salt, sequence.wrapping_add(count)) {
+        match join(hosted, &mut homes, body, place, None, 0) {
+            Ok(_) => (at, count) = (at + size, count + 1),
+            Err(Unusual::Left) => break,
+            Err(Unusual::Raised(error)) => return Err(error),
         }
     }
-    let unknown: Vec<&[u8]> =
-        homes.iter().filter(|(_, home)| home.is_none()).map(|(id, _)| *id).collect();
-    // each unknown configuration reads the batch again
-    usual(unknown.len() <= if only.is_some() { 0 } else { UNKNOWN_MAX })?;
+    settle(hosted.py(), homes)?;
+    Ok((at, count))
+}
+
+fn join<'a, 'py>(
+    hosted: &Bound<'py, PyDict>,
+    homes: &mut Homes<'a, 'py>,
+    body: &'a [u8],
+    place: u32,
+    only: Option<&[u8]>,
+    unknown_max: usize,
+) -> Looked<Vec<&'a [u8]>> {
+    let mut facts = usual_facts(body).ok_or(Unusual::Left)?;
+    facts.retain(|fact| only.is_none_or(|only| only == fact.configuration));
+    let mut unknown = Vec::new();
+    for id in facts.iter().map(|fact| fact.configuration) {
+        if !homes.contains_key(id) {
+            let home = Home::of(hosted, id)?;
+            unknown.extend(home.is_none().then_some(id));
+            homes.insert(id, home);
+        }
+    }
+    usual(unknown.len() <= unknown_max)?;
     for fact in &facts {
         if let Some(Some(home)) = homes.get_mut(fact.configuration) {
             home.restore(fact, place);
         }
     }
-    for home in homes.values_mut().flatten() {
-        if let Some(table) = &home.table {
-            table.settle(py, home.account.take())?;
-        }
-    }
-    Ok(unknown.into_iter().map(|id| PyBytes::new(py, id).unbind()).collect())
+    Ok(unknown)
+}
+
+fn settle(py: Python, homes: Homes) -> PyResult<()> {
+    let mut homes = homes.into_values().flatten();
+    homes.try_for_each(|home| home.table.map_or(Ok(()), |table| table.settle(py, home.account)))
 }

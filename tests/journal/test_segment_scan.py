@@ -106,6 +106,25 @@ def odd(number):
     return ConfigurationRecord(PHOTOS if number % 2 else NEXT, None, False)
 
 
+@compiled_only
+def test_the_core_takes_windows_and_leaves_unusual_batches(tmp_path):
+    written(
+        tmp_path, [[odd(number) if number % 500 == 0 else small(number)] for number in range(4000)]
+    )
+    replica, _ = read(tmp_path)
+    assert replica.in_windows + replica.alone == 4000
+    assert replica.alone < 200
+
+
+@compiled_only
+def test_many_unusual_batches_cost_no_more_than_their_bytes(tmp_path):
+    written(tmp_path, [[odd(number)] for number in range(1000)])
+    replica, _ = read(tmp_path)
+    bytes = sum(path.stat().st_size for path in tmp_path.glob("*.log"))
+    assert 0 < replica.shown < 4 * bytes
+    assert replica.in_windows == 0
+
+
 def some_facts(chance, number):
     kind = chance.random()
     if kind < 0.02:
@@ -129,6 +148,7 @@ def test_both_cores_read_the_same(tmp_path, seed):
     ]
     written(tmp_path, [*batches, [odd(0)], [odd(1)]])
     replica, _ = read(tmp_path)
+    assert replica.in_windows > 50
     assert replica.alone > 50
     pure = recovered(ME.id, ME.identity, INITIAL, log_journal(tmp_path), USUAL_PARTS)
     assert state(replica) == state(pure)
