@@ -104,12 +104,12 @@ async def _committed(journal: SegmentJournal, facts: list[Fact]) -> None:
 
 
 def longest_ms(steps: Iterator[object]) -> float:
-    """Return the time of the longest step."""
-    longest_s, before_s = 0.0, time.perf_counter()
+    """Return the processor time of the longest step."""
+    longest_s, before_s = 0.0, time.thread_time()
     for _ in steps:
-        now_s = time.perf_counter()
+        now_s = time.thread_time()
         longest_s, before_s = max(longest_s, now_s - before_s), now_s
-    return max(longest_s, time.perf_counter() - before_s) * 1e3
+    return max(longest_s, time.thread_time() - before_s) * 1e3
 
 
 async def start(directory: Path, objects: int) -> Figures:
@@ -123,7 +123,7 @@ async def start(directory: Path, objects: int) -> Figures:
     listed = sum(map(len, _pages(replica)))
     listed_per_s = listed / (time.perf_counter() - began_s)
     assert listed == objects, f"{listed} objects are listed"
-    pauses["status"] = longest_ms(iter([replica.handle(Describe(CALL))]))
+    pauses["status"] = longest_ms(_described(replica))
     pauses["scrub"] = longest_ms(_slices(replica))
     pauses["collecting"] = longest_ms(_collected(replica))
     return {
@@ -184,6 +184,10 @@ def _pages(replica: Replica) -> Iterator[tuple[object, ...]]:
         if not reply.more:
             return
         after = reply.objects[-1].name
+
+
+def _described(replica: Replica) -> Iterator[object]:
+    yield replica.handle(Describe(CALL))
 
 
 def _slices(replica: Replica) -> Iterator[object]:
