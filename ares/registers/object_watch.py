@@ -265,7 +265,7 @@ class ObjectWatch:
         version = OpenVersion(listed, configuration, set(), changed, due)
         self._open[listed.name] = version
         heappush(self._due, (due, listed.name))
-        if len(self._told) + len(self._open) > WATCHED_NAMES_MAX:
+        if len(self._told) + len(self._open) + len(self._settled) > WATCHED_NAMES_MAX:
             raise BadInput(
                 f"a watch keeps at most {WATCHED_NAMES_MAX} names in memory, and more begin with "
                 f"{self.prefix!r}: watch longer prefixes"

@@ -59,6 +59,31 @@ def test_an_object_lives_and_dies(cli: Cli, tmp_path: Path) -> None:
     assert cli.ok("ls", "life/") == b"life/b\n"
 
 
+def test_changes_are_told_as_they_come_and_a_watch_goes_on(cli: Cli) -> None:
+    def watching(*words: str) -> subprocess.Popen[bytes]:
+        command = ares_cli("watch", "seen/", "--json", *words)
+        environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
+        return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+
+    tag = cli.json("write", "seen/a", Path(__file__))["tag"]
+    with watching() as watch:
+        assert watch.stdout is not None
+        first = json.loads(watch.stdout.readline())
+        assert (first["key"], first["tag"], first["kind"]) == ("seen/a", tag, "write")
+        cli.json("delete", "seen/a")
+        second = json.loads(watch.stdout.readline())
+        assert (second["key"], second["kind"]) == ("seen/a", "delete")
+        watch.kill()
+    cli.json("write", "seen/b", Path(__file__))
+    with watching("--since", second["since"]) as watch:
+        assert watch.stdout is not None
+        keys = []
+        while "seen/b" not in keys:
+            keys.append(json.loads(watch.stdout.readline())["key"])
+        watch.kill()
+    assert "no point" in cli.fails(2, "watch", "--since", "x")
+
+
 @pytest.mark.parametrize("words", [("write",), ("trace", "write")], ids=" ".join)
 def test_a_cluster_file_that_is_a_pipe_is_read_once(
     cli: Cli, tmp_path: Path, words: tuple[str, ...]

@@ -108,14 +108,23 @@ def test_a_resumed_watch_tells_the_versions_that_were_on_their_way():
     assert told(watch, ("s0", listing), ("s1", listing)) == [(KEY, 2)]
 
 
-def test_a_resumed_watch_tells_versions_of_servers_with_a_hole():
+def test_a_quorum_has_to_have_every_change_since_the_point():
     watch = resumed()
-    lost = reply((KEY, 2), position=5, epoch=EPOCH + 1)
+    whole, lost = reply((KEY, 2), position=5), reply((KEY, 2), position=5, epoch=EPOCH + 1)
+    assert not watch.resumes(ABD, {"s0": whole, "s1": lost})
+    assert watch.resumes(ABD, {"s0": whole, "s1": lost, "s2": whole})
+    told(watch, ("s0", whole), ("s1", lost))
+    assert not watch.resumes(ABD, {"s0": whole, "s1": whole})
+
+
+def test_a_resumed_watch_tells_versions_of_a_later_configuration():
+    """Its servers may be those of the point, and their listings prove nothing."""
+    watch = resumed()
+    watch.able[NEXT.id] = NEXT.server_ids
     listing = reply(position=5)
-    assert told(watch, ("s1", lost), ("s2", lost)) == []
-    assert told(watch, ("s0", listing), ("s1", reply(epoch=EPOCH + 1))) == []
-    assert not watch.resumes(ABD, {"s0": listing, "s1": lost})
-    assert watch.resumes(ABD, {"s0": listing, "s2": listing}) is False
+    watch.take(ABD, {"s0": listing, "s1": listing})
+    watch.take(NEXT, {"s0": reply((KEY, 2)), "s1": reply((KEY, 2))})
+    assert [listed.name for listed in watch.end_round([ABD, NEXT])] == [KEY]
 
 
 def test_a_resumed_watch_whose_configuration_was_left_says_so():
