@@ -1,5 +1,6 @@
 """Frames, torn tails and flipped bits, without any file (ares/store/journal/format.py)."""
 
+import msgspec
 import pytest
 
 from ares.model.element import intact, sealed
@@ -11,6 +12,7 @@ from ares.store.journal.format import (
     ALIGNMENT,
     BATCH_MAGIC,
     BATCH_PREFIX_BYTES,
+    FACTS_AT_ONCE,
     JOURNAL_FORMAT,
     Damage,
     Head,
@@ -21,6 +23,7 @@ from ares.store.journal.format import (
     encode_filled,
     encode_head,
     encode_mark,
+    facts_of,
     kept_of_torn,
     parse_frame,
     walk,
@@ -204,3 +207,22 @@ def test_filled_batches_have_exactly_the_wanted_size(count):
         assert [batch.facts for batch in batches] == groups
         assert all(batch.discarded == () for batch in batches)
     assert encode_filled(7, SALT, groups, least - ALIGNMENT) is None
+
+
+def test_a_long_batch_is_decoded_in_parts(monkeypatch):
+    few = [fact for facts in FACTS for fact in facts]
+    facts = [*few, *(put(f"{number}", 1, bytes(100)) for number in range(4000)), *few]
+    data = memoryview(b"".join(encode_batch(1, 0, SALT, facts, [3, 4])))
+    frame, at_once = parse_frame(data, 0, SALT), []
+
+    def decoded(frame, view):
+        at_once.append(decode_batch(frame, view))
+        return at_once[-1]
+
+    monkeypatch.setattr("ares.store.journal.format.decode_batch", decoded)
+    assert list(facts_of(frame, data)) == facts
+    assert sum(len(batch.facts) for batch in at_once) == len(facts)
+    assert max(len(batch.facts) for batch in at_once) == FACTS_AT_ONCE
+    broken = msgspec.structs.replace(frame, body=memoryview(b"\x92" + frame.body[2:]))
+    with pytest.raises(Damage, match="batch 1 is not readable"):
+        list(facts_of(broken, data))

@@ -52,6 +52,9 @@ BATCH_FRAME_BYTES_MAX = BATCH_PREFIX_BYTES + 64
 LARGE_BODY_BYTES = 16 * 1024
 """Bytes of a body from which a check copies nothing."""
 
+LONG_BODY_BYTES, FACTS_AT_ONCE = 256 * 1024, 1000
+"""Bytes of a body whose facts are decoded at once, and facts of a longer body decoded at once."""
+
 LOOKED_AT_SHARE = 16
 """Limit of a search for frames, as a multiple of the bytes present: real frames do not overlap."""
 
@@ -96,6 +99,10 @@ class Batch(Struct, frozen=True, array_like=True):
 class _UnreadBatch(Struct, frozen=True, array_like=True):
     facts: msgspec.Raw
     discarded: tuple[int, ...] = ()
+
+
+class _RawBatch(Struct, frozen=True, array_like=True):
+    facts: list[msgspec.Raw]
 
 
 class _LogBatch(Struct, frozen=True, array_like=True):
@@ -149,6 +156,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_batch = msgspec.msgpack.Decoder(Batch).decode
 _decode_unread_batch = msgspec.msgpack.Decoder(_UnreadBatch).decode
+_decode_raw_batch = msgspec.msgpack.Decoder(_RawBatch).decode
 _decode_log_batch = msgspec.msgpack.Decoder(_LogBatch).decode
 _decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 
@@ -328,6 +336,25 @@ def decode_batch(frame: Frame, view: memoryview) -> Batch:
                 spans = ((spans[0][0], spans[-1][1]),)
             facts[position] = attach(fact, [view[begin:end] for begin, end in spans])
     return batch
+
+
+def facts_of(frame: Frame, view: memoryview) -> Iterator[Stored]:
+    """Yield the facts of :func:`decode_batch`, decoded FACTS_AT_ONCE at a time in a long batch.
+
+    A commit after a stall of the disk may have hundreds of thousands of facts. Raises
+    :class:`Damage`.
+    """
+    if len(frame.body) <= LONG_BODY_BYTES:
+        yield from decode_batch(frame, view).facts
+        return
+    try:
+        facts = _decode_raw_batch(frame.body).facts
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
+    for first in range(0, len(facts), FACTS_AT_ONCE):
+        body = _BATCH_FIELDS + _encode(facts[first : first + FACTS_AT_ONCE]) + _EMPTY
+        part = msgspec.structs.replace(frame, body=memoryview(body))
+        yield from decode_batch(part, view).facts
 
 
 def decode_body(frame: Frame) -> Batch:

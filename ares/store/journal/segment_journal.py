@@ -507,8 +507,7 @@ class SegmentJournal:
         return self._settled
 
     def read(self, place: int) -> Iterator[Any]:
-        for _, batch in self._sealed[place].batches():
-            yield from batch.facts
+        return self._sealed[place].facts()
 
     def durable(self) -> Mapping[int, int]:
         number, end = self._durable

@@ -42,10 +42,11 @@ from ares.store.journal.format import (
     decode_head,
     encode_head,
     encode_mark,
+    facts_of,
     parse_frame,
     walk,
 )
-from ares.store.port import Join
+from ares.store.port import Join, Stored
 
 SEGMENT_SUFFIX = ".log"
 NEW_SEGMENT_SUFFIX = ".new"
@@ -99,13 +100,13 @@ class Segment:
     def number(self) -> int:
         return self.head.number
 
-    def batches(self) -> Iterator[tuple[Frame, Batch]]:
-        """Yield every batch of a segment with known ``end``, with its frame.
-
-        Raises :class:`StoreDamaged`.
-        """
-        for frame in self.frames():
-            yield frame, self.decoded(frame)
+    def facts(self) -> Iterator[Stored]:
+        """Yield the facts of a segment with known ``end``. Raises :class:`StoreDamaged`."""
+        try:
+            for frame in self.frames():
+                yield from facts_of(frame, self.view)
+        except Damage as damage:
+            raise StoreDamaged(self.path, str(damage)) from damage
 
     def decoded(self, frame: Frame) -> Batch:
         """Return the batch in a frame. Raises :class:`StoreDamaged`."""
