@@ -516,6 +516,20 @@ async def test_an_address_makes_room_among_its_own_connections():
     await eventually(lambda: not made.listener._of_address)
 
 
+async def test_connections_that_come_at_once_leave_no_place_taken():
+    """All of them wait when the first is accepted, and some are cut before their first step."""
+    async with gateway(early, connections=8, address_connections=2) as made:
+        with contextlib.ExitStack() as ends:
+            for _ in range(12):
+                ends.enter_context(socket.create_connection(made.socket.getsockname()))
+            async with made.client("127.0.0.2") as other:
+                assert (await other.ask(GET)).status == 403
+        await eventually(lambda: not made.listener._of_address)
+        assert made.listener.connections == 0
+        async with made.client() as client:
+            assert (await client.ask(GET)).status == 403
+
+
 async def test_an_address_with_requests_in_all_its_connections_is_told_to_slow_down():
     async def held(request):
         await asyncio.Event().wait()

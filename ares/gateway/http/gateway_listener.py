@@ -89,10 +89,12 @@ class GatewayListener:
             if self._has_room(address):
                 self._opening += 1
                 self._of_address.setdefault(address, set()).add(taken)
-                begun = tasks.begin(self._connect(taken, address), "beginning of a connection")
+                begun = tasks.begin(self._connect(taken), "beginning of a connection")
                 self._headless[taken] = begun.cancel
+                begun.add_done_callback(partial(self._begun, taken, address))
             else:
                 self._refuse(taken)
+            await asyncio.sleep(0)  # asyncio's loop takes all waiting connections in a turn
 
     def _has_room(self, address: str) -> bool:
         """Make room for a connection, if need be in place of the oldest without a request.
@@ -128,7 +130,7 @@ class GatewayListener:
                 taken.setblocking(False)
                 taken.send(_TOO_MANY)
 
-    async def _connect(self, taken: socket.socket, address: str) -> None:
+    async def _connect(self, taken: socket.socket) -> None:
         """Begin a connection, with TLS after the handshake."""
         tls = None if self._tls is None else self._tls.context
         try:
@@ -142,10 +144,12 @@ class GatewayListener:
         except OSError as error:  # ssl.SSLError is one; a peer that went away
             self.traffic.count_refused("Handshake")
             _log.debug("a connection did not begin: %s", error)
-        finally:
-            self._headless.pop(taken, None)
-            self._opening -= 1
-            self._leave(address, taken)
+
+    def _begun(self, taken: socket.socket, address: str, _: asyncio.Task[None]) -> None:
+        """Take the end of a beginning, which may have been cut before its first step."""
+        self._headless.pop(taken, None)
+        self._opening -= 1
+        self._leave(address, taken)
 
     def _leave(self, address: str, connection: object) -> None:
         """Take the end of a connection or of a handshake of an address."""
