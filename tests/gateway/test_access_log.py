@@ -42,13 +42,31 @@ def test_lines_are_written_before_the_end(log, path):
     assert path.stat().st_mode & 0o007 == 0
 
 
-@pytest.mark.parametrize("character", ["k", "\x01", "\U0001f600", '"'], ids=ascii)
+@pytest.mark.parametrize("character", ["k", "\x01", "\x9b", "\U0001f600", '"'], ids=ascii)
 def test_a_line_has_a_bound(character):
     longest = {"address": "f" * 45, "access_key": "A" * 128, "bucket": "b" * 63}
     longest |= {"operation": "o" * 64, "error": "e" * 64, "sent_bytes": 2**60}
     encoded = line(character * 1024, **longest).encoded()
     assert len(encoded) <= ACCESS_LINE_BYTES_MAX
     assert json.loads(encoded)["key"] == character * 512
+
+
+def test_a_line_commands_no_terminal_and_has_one_end():
+    key = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029))) + "é\u200b"
+    encoded = line(key).encoded()
+    assert len(encoded.decode().splitlines()) == 1
+    assert not set(key[:-2]) & set(encoded.decode()[:-1])
+    assert json.loads(encoded)["key"] == key
+
+
+def test_a_pipe_without_a_reader_stops_no_process(log, path):
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ares.BadInput, match="No such device"):
+        AccessLog(str(path), "g")
+    log.reopen()
+    log.close()
+    assert not log._thread.is_alive()
 
 
 def test_a_rotated_file_is_opened_again(log, path, tmp_path):

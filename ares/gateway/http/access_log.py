@@ -8,6 +8,7 @@ signatures and queries, which may contain signatures, are in no line.
 import errno
 import logging
 import os
+import re
 import select
 import sys
 import threading
@@ -64,7 +65,7 @@ class AccessLine(Struct):
     def encoded(self) -> bytes:
         """Return the line, which has at most ACCESS_LINE_BYTES_MAX bytes."""
         self.key = self.key[:LOGGED_KEY_CHARACTERS_MAX]
-        return _encode(self) + b"\n"
+        return _CONTROLS.sub(_escaped, _encode(self)) + b"\n"
 
 
 class LostLines(Struct):
@@ -76,6 +77,12 @@ class LostLines(Struct):
 
 
 _encode = msgspec.json.Encoder().encode
+_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]")
+"""Commands to terminals, and ends of lines, that JSON allows in a text."""
+
+
+def _escaped(control: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(control[0].decode())
 
 
 class AccessLog:
@@ -173,8 +180,11 @@ class AccessLog:
     def _open(self) -> int:
         if self._path is None:
             return sys.stdout.fileno()
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        return os.open(self._path, flags, ACCESS_LOG_MODE)
+        # the opening of a pipe without a reader would wait for one
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(self._path, flags, ACCESS_LOG_MODE)
+        os.set_blocking(descriptor, True)
+        return descriptor
 
     def _open_again(self) -> None:
         """Open the file of the name; keep the earlier file if the new one cannot be opened."""
