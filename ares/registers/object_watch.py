@@ -23,12 +23,14 @@ server without a hole since the point reported it.
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
+from ares.dap.primitives import DataResult
 from ares.dap.reading import BRIEF
 from ares.engine.effects import Answers, Gather, Operation, Together
 from ares.engine.phases import phase
@@ -76,6 +78,8 @@ ROUNDS_UNTIL_READ = 10
 
 ROUNDS_UNTIL_READ_MAX = 640
 READS_AT_ONCE = 64
+COMPLETED_AT_ONCE = 2
+"""Values in memory, which a watch brings to a quorum."""
 
 ROUNDS_UNTIL_ASKED = 100
 """Rounds until silent servers are asked again whether they know watches."""
@@ -173,6 +177,8 @@ class ObjectWatch:
         self.rounds = 0
         self.more = False
         """Further versions were at the servers at the last round."""
+        self.may_complete = True
+        """No server has refused yet that this client brings a version to a quorum."""
         self._resuming = point is not None
         self._told: dict[ObjectName, Tag] = {}
         self._open: dict[ObjectName, OpenVersion] = {}
@@ -188,7 +194,8 @@ class ObjectWatch:
                 place = ServerPlace(epoch, position, whole=True)
                 self._places[point.configuration, server] = place
             for name in point.open:
-                self._begin_open(ListedObject(name, TAG_ZERO, False), point.configuration, True)
+                if self._watches(name):
+                    self._begin_open(ListedObject(name, TAG_ZERO, False), point.configuration, True)
 
     # -- rounds ------------------------------------------------------------------------------------
 
@@ -225,8 +232,14 @@ class ObjectWatch:
             )
             lasting = reply.successor is None
             for listed in reply.objects:
-                if is_object_name(listed.name) and not listed.name.startswith(RESERVED):
+                if self._watches(listed.name):
                     self._report(configuration, server, listed, place.after is None, lasting)
+
+    def _watches(self, name: ObjectName) -> bool:
+        """Return whether the watch is of ``name``, which may come from a point of another watch."""
+        return (
+            name.startswith(self.prefix) and is_object_name(name) and not name.startswith(RESERVED)
+        )
 
     def _report(
         self,
@@ -391,24 +404,22 @@ def watch_round(view: View, watch: ObjectWatch) -> Operation[list[ObjectNotice]]
         named = latest_named(answers.values())
         configuration = yield from find_next_config(view, configuration, named)
 
-    def read(name: ObjectName) -> Operation[None]:
-        found = yield from settled_version(view, name)
-        if found is not None:
-            watch.found(found)
-
-    yield Together(map(read, watch.take_due()), READS_AT_ONCE)
+    yield from _read_due(view, watch)
     before = watch.point
     notices = watch.end_round(view.sequence.active)
-    return list(_with_points(notices, before, watch.point))
+    return list(_with_points(notices, before, watch.point)) if notices else []
 
 
 def _with_points(
     notices: list[ListedObject], before: WatchPoint | None, behind: WatchPoint | None
 ) -> Iterator[ObjectNotice]:
-    """Yield the notices of a round: the point behind the round belongs to the last."""
+    """Yield the notices of a round: the point behind the round belongs to the last.
+
+    The others share a text: a point has a hundred long names, and a round thousands of notices.
+    """
+    since, last = (None if point is None else point.text() for point in (before, behind))
     for number, listed in enumerate(notices, 1):
-        point = behind if number == len(notices) else before
-        text = None if point is None else point.text()
+        text = last if number == len(notices) else since
         yield ObjectNotice(listed.name, listed.tag, listed.deleted, text)
 
 
@@ -465,26 +476,56 @@ def _able_servers(configuration: Configuration) -> Operation[tuple[ServerId, ...
     return tuple(server for server in able if server not in early)
 
 
-def settled_version(view: View, object: ObjectName) -> Operation[ListedObject | None]:
-    """Return the newest version, brought to a quorum if necessary; None if there is none yet.
+def _read_due(view: View, watch: ObjectWatch) -> Operation[None]:
+    """Look for the versions that are due, and bring those to a quorum that no quorum has.
 
-    A client with the role read cannot bring a version to a quorum, and has to wait for its writer.
+    A look needs no memory for values, and waits for servers that are never the first to answer: a
+    completed version may be there. A client with the role read cannot bring a version to a quorum:
+    the client has to wait for the writer, and reads no more values in vain.
     """
-    try:
-        answers = yield from query(
-            view, lambda dap, object: dap.get_version(object, effort=BRIEF), object
-        )
-        if at_quorum(answers, newest(answers)) is None:
+    unsettled: list[ObjectName] = []
+
+    def look(name: ObjectName) -> Operation[None]:
+        with suppress(Undecodable):
             answers = yield from query(
-                view, lambda dap, object: dap.get_data(object, effort=BRIEF), object
+                view,
+                lambda dap, object: dap.get_data(object, confirming=True, effort=BRIEF, needed=0),
+                name,
             )
-            found = newest(answers)
-            if at_quorum(answers, found) is None:
-                assert found.value is not WITHHELD, (
-                    "the last configuration of a traversal has no finalized successor"
-                )
-                yield from propagate(view, object, found.tag, found.value)
-    except (Undecodable, ElementRefused, NotAuthorized):
-        return None
+            if at_quorum(answers, newest(answers)) is None:
+                unsettled.append(name)
+            else:
+                watch.found(listed_from(name, newest(answers)))
+
+    def complete(name: ObjectName) -> Operation[None]:
+        if watch.may_complete:
+            try:
+                watch.found((yield from completed_version(view, name)))
+            except NotAuthorized:
+                watch.may_complete = False
+            except (Undecodable, ElementRefused):
+                pass
+
+    yield Together(map(look, watch.take_due()), READS_AT_ONCE)
+    yield Together(map(complete, unsettled), COMPLETED_AT_ONCE)
+
+
+def completed_version(view: View, object: ObjectName) -> Operation[ListedObject]:
+    """Return the newest version, brought to a quorum if necessary.
+
+    Raises :class:`NotAuthorized` for a client with the role read, and :class:`Undecodable` and
+    :class:`ElementRefused` as reads do.
+    """
+    answers = yield from query(view, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
     found = newest(answers)
+    if at_quorum(answers, found) is None:
+        assert found.value is not WITHHELD, (
+            "the last configuration of a traversal has no finalized successor"
+        )
+        yield from propagate(view, object, found.tag, found.value)
+    return listed_from(object, found)
+
+
+def listed_from(object: ObjectName, found: DataResult) -> ListedObject:
+    """Return the entry of a version that a read found."""
     return ListedObject(object, found.tag, found.value is TOMBSTONE)

@@ -3,7 +3,6 @@
 import pytest
 from msgspec import structs
 
-from ares.engine.effects import Gather
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import BadInput, ConfigurationRefused, NotAuthorized, ObjectWatchGap
 from ares.model.identity import CallId, ClientId, ObjectName
@@ -11,12 +10,12 @@ from ares.model.messages import ChangedObjects, Describe, ListedObject, PutData,
 from ares.model.tag import Tag
 from ares.registers import object_watch
 from ares.registers.object_watch import (
+    COMPLETED_AT_ONCE,
     OPEN_NAMES_MAX,
     ROUNDS_UNTIL_READ,
     ObjectWatch,
     WatchPoint,
     point_of,
-    settled_version,
     watch_round,
 )
 from ares.registers.operations import delete, write
@@ -162,6 +161,22 @@ def test_names_in_memory_are_bounded(monkeypatch):
         told(watch, ("s0", reply(("p/a", 1), ("p/b", 1), ("p/c", 1))))
 
 
+def test_names_are_bounded_while_a_watch_resumes(monkeypatch):
+    monkeypatch.setattr(object_watch, "WATCHED_NAMES_MAX", 2)
+    watch = resumed()
+    for number in (0, 1):
+        listing = reply((f"p/{number}", 1), position=5, after=f"p/{number}", more=True)
+        told(watch, ("s0", listing), ("s1", listing))
+    with pytest.raises(BadInput, match="at most 2 names"):
+        told(watch, ("s0", reply(("p/2", 1), position=5)))
+
+
+def test_a_point_of_another_prefix_tells_no_other_names():
+    watch = resumed((KEY, "q/other", "\0domain/photos", ""))
+    watch.rounds += ROUNDS_UNTIL_READ
+    assert watch.take_due() == [KEY]
+
+
 # -- with servers ----------------------------------------------------------------------------------
 
 
@@ -233,15 +248,94 @@ def test_a_write_that_rests_at_one_server_is_completed_by_the_watch():
     assert world.replicas["s2"].hosted[ABD.id].objects.newest(KEY) == tag(1)
 
 
-def test_a_client_that_may_not_write_leaves_the_version_to_its_writer():
+def refuse_writes(monkeypatch) -> None:
+    def refused(*_):
+        raise NotAuthorized("no", "")
+        yield
+
+    monkeypatch.setattr(object_watch, "propagate", refused)
+
+
+def test_a_client_that_may_not_write_leaves_the_version_to_its_writer(monkeypatch):
+    refuse_writes(monkeypatch)
     world = ProtocolWorld(ABD, range(3))
-    watcher = world.client()
-    operation = settled_version(watcher.view, KEY)
-    effect = next(operation)
-    assert isinstance(effect, Gather)
-    with pytest.raises(StopIteration) as ended:
-        operation.throw(NotAuthorized("no", ""))
-    assert ended.value.value is None
+    writer, watcher = world.client(), world.client()
+    watch = ObjectWatch("p/")
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and source is writer and target != "s0"
+    )
+    writing = writer.start(write(writer.view, KEY, b"1"))
+    world.until(lambda: world.replicas["s0"].hosted[ABD.id].objects.newest(KEY) is not None)
+    world.down.add("s1")
+    assert rounds(watcher, watch, ROUNDS_UNTIL_READ + 2) == []
+    assert not watch.may_complete
+    reads = []
+    monkeypatch.setattr(object_watch, "completed_version", lambda *about: reads.append(about))
+    assert rounds(watcher, watch, 2 * ROUNDS_UNTIL_READ) == []
+    assert reads == []
+    world.hold = lambda *_: False
+    world.until(lambda: writing.ended)
+    assert rounds(watcher, watch, 4 * ROUNDS_UNTIL_READ) == [(KEY, 1, False)]
+
+
+def test_a_completed_version_is_told_though_a_server_that_has_it_is_always_late(monkeypatch):
+    refuse_writes(monkeypatch)
+    world = ProtocolWorld(ABD, range(3))
+    writer, watcher = world.client(), world.client()
+    world.down.add("s1")
+    writer.run(write(writer.view, KEY, b"1"))
+    world.down.clear()
+    world.hold = lambda source, target, message: (
+        source == "s2"
+        and (
+            isinstance(message, ChangedObjects)
+            or any("s2" not in (flight[0], flight[1]) for flight in world.flights)
+        )
+    )
+    watch = ObjectWatch("p/")
+    assert rounds(watcher, watch, ROUNDS_UNTIL_READ + 2) == [(KEY, 1, False)]
+
+
+def test_a_watch_has_few_values_in_memory_at_once(monkeypatch):
+    world = ProtocolWorld(ABD, range(3))
+    writer, watcher = world.client(), world.client()
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and source is writer and target != "s0"
+    )
+    names = [ObjectName(f"p/{number}") for number in range(5)]
+    for name in names:
+        writer.start(write(writer.view, name, b"1"))
+    objects = world.replicas["s0"].hosted[ABD.id].objects
+    world.until(lambda: len(objects) == len(names))
+    world.down.add("s1")
+    running, most = 0, 0
+    complete = object_watch.completed_version
+
+    def counted(*about):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        found = yield from complete(*about)
+        running -= 1
+        return found
+
+    monkeypatch.setattr(object_watch, "completed_version", counted)
+    told_at_last = rounds(watcher, ObjectWatch("p/"), ROUNDS_UNTIL_READ + 2)
+    assert sorted(told_at_last) == [(name, 1, False) for name in names]
+    assert most == COMPLETED_AT_ONCE
+
+
+def test_the_notices_of_a_round_share_the_text_of_a_point():
+    world = ProtocolWorld(ABD, range(3))
+    writer, watcher = world.client(), world.client()
+    watch = ObjectWatch("p/")
+    rounds(watcher, watch, 3)
+    for number in range(3):
+        writer.run(write(writer.view, ObjectName(f"p/{number}"), b"1"))
+    world.until(lambda: not world.flights)
+    first, second, last = watcher.run(watch_round(watcher.view, watch))
+    assert first.since is second.since
+    assert first.since != last.since
 
 
 def test_servers_of_an_earlier_release_are_named():
