@@ -97,7 +97,7 @@ def up(
     with supervisor.alone():
         settings, missing = _ready_to_start(directory, settings, supervisor, fresh)
         if gateway and len(missing) == len(settings.processes()):
-            settings, missing = _with_autopilot(common, settings)
+            settings, missing = _with_autopilot(common, settings, gateway_port)
         if not started_before(settings):  # the cluster file may still be corrected
             supervisor.check_ports(missing, _other_ports(directory, settings))
         lost = lost_directories(settings, {member.id for member in missing})
@@ -156,13 +156,20 @@ def _nothing_started(directory: Path, left_out: dict[str, str]) -> str:
 
 
 def _with_autopilot(
-    common: SharedOptions, settings: "Settings"
+    common: SharedOptions, settings: "Settings", gateway_port: int
 ) -> "tuple[Settings, list[SupervisedProcess]]":
-    """Add the autopilot and a spare unless they are there; return the processes to start, too."""
+    """Add the autopilot and a spare unless they are there; return the processes to start, too.
+
+    A file that cannot be changed is no reason not to start its cluster.
+    """
     from ares.cli.local.supervisor import members_of
     from ares.cluster.added_spare import add_autopilot
 
-    settings, added = add_autopilot(settings)
+    try:
+        settings, added = add_autopilot(settings, gateway_port)
+    except (BadInput, OSError) as error:
+        added = ""
+        typer.echo(f"note: no autopilot and no spare could be added: {error}", err=True)
     if added and not common.json:
         typer.echo(f"added to {settings.path}: {added}, to replace lost servers")
     return settings, members_of(settings)
