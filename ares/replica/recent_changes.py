@@ -1,9 +1,10 @@
 """The recent changes of a server, for watches (rule R26): a bounded list in memory.
 
 The list begins with the first request of any watch, and costs nothing before. It ends when as many
-changes as it holds came without a request: nobody can need the changes any more. A list has an
-epoch, which no other list of any server process has: a watcher that meets another epoch, or whose
-position is older than the list, has missed changes, and reads the listing again.
+changes as it holds came without a request: nobody can need the changes any more. It also ends when
+it kept a server without a journal from its compiled core for many turns. A list has an epoch, which
+no other list of any server process has: a watcher that meets another epoch, or whose position is
+older than the list, has missed changes, and reads the listing again.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from ares.model.messages import DELETED_LENGTH, PAGE_OBJECTS_MAX, ListedObject, 
 
 CHANGES_KEPT = 32_768
 """Changes in the list."""
+
+TURNS_UNASKED_MAX = 1_000_000
+"""Turns without the compiled core, after the last request, on a server without a journal."""
 
 CHANGE_CHARACTERS_MAX = 4 * 1024 * 1024
 """Characters of the names in the list."""
@@ -36,10 +40,12 @@ class RecentChanges:
         self._characters = 0
         self._unasked = 0
         """Changes since the last request."""
+        self._turns = 0
+        """Turns without the core since the last request."""
 
     def ask(self) -> None:
         """Note a request of a watch: begin the list, or keep it for longer."""
-        self._unasked = 0
+        self._unasked = self._turns = 0
         if not self.recording:
             self.recording = True
             self.epoch, self.newest = self._new_epoch(), 0
@@ -49,9 +55,7 @@ class RecentChanges:
         if not self.recording:
             return
         if self._unasked == self._kept:
-            self.recording = False
-            self._changes.clear()
-            self._characters = 0
+            self._end()
             return
         self._unasked += 1
         self.newest += 1
@@ -61,6 +65,22 @@ class RecentChanges:
         while len(self._changes) > self._kept or self._characters > CHANGE_CHARACTERS_MAX:
             _, dropped = self._changes.pop(self.newest + 1 - len(self._changes))
             self._characters -= len(dropped.name)
+
+    def keeps_from_core(self) -> bool:
+        """Return whether a turn has to pass by the core, and count the turn.
+
+        Without the count, one request would slow the reads of a server without writes for ever.
+        """
+        if self.recording:
+            self._turns += 1
+            if self._turns > TURNS_UNASKED_MAX:
+                self._end()
+        return self.recording
+
+    def _end(self) -> None:
+        self.recording = False
+        self._changes.clear()
+        self._characters = 0
 
     def covers(self, epoch: int, position: int) -> bool:
         """Return whether every change after ``position`` of the list ``epoch`` is here."""

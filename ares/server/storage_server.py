@@ -400,7 +400,7 @@ class StorageServer:
         core, admission = self._core, self._admission
         if core is None or self._ending or self._full_disk.refuses:
             return None
-        if self._at_once and self.replica.changes.recording:
+        if self._at_once and self.replica.changes.keeps_from_core():
             return None
         writes = True if admission is None else admission.may_write(sender)
         if writes is None:

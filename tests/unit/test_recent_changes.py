@@ -74,3 +74,17 @@ def test_a_list_that_no_watch_asks_for_ends_and_the_next_is_another(changes):
     changes.ask()
     assert (changes.epoch, changes.newest) == (2, 0)
     assert not changes.covers(1, 0)
+
+
+def test_a_list_does_not_keep_a_server_from_its_core_for_ever(changes, monkeypatch):
+    monkeypatch.setattr(recent_changes, "TURNS_UNASKED_MAX", 2)
+    assert not changes.keeps_from_core()
+    changes.ask()
+    changes.note(put("a"))
+    assert [changes.keeps_from_core() for _ in range(2)] == [True, True]
+    changes.ask()
+    assert changes.covers(1, 0)
+    assert [changes.keeps_from_core() for _ in range(4)] == [True, True, False, False]
+    assert not changes.covers(1, 1)
+    changes.ask()
+    assert (changes.epoch, changes.newest) == (2, 0)
