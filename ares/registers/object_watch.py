@@ -38,7 +38,6 @@ from ares.model.configuration import SERVERS_MAX, Configuration, latest_named
 from ares.model.errors import (
     BadInput,
     ConfigurationRefused,
-    ElementRefused,
     NotAuthorized,
     ObjectWatchGap,
     Superseded,
@@ -503,7 +502,7 @@ def _read_due(view: View, watch: ObjectWatch) -> Operation[None]:
                 watch.found((yield from completed_version(view, name)))
             except NotAuthorized:
                 watch.may_complete = False
-            except (Undecodable, ElementRefused):
+            except (Undecodable, Unavailable):  # as with full disks
                 pass
 
     yield Together(map(look, watch.take_due()), READS_AT_ONCE)
@@ -514,7 +513,7 @@ def completed_version(view: View, object: ObjectName) -> Operation[ListedObject]
     """Return the newest version, brought to a quorum if necessary.
 
     Raises :class:`NotAuthorized` for a client with the role read, and :class:`Undecodable` and
-    :class:`ElementRefused` as reads do.
+    :class:`Unavailable` as reads do.
     """
     answers = yield from query(view, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
     found = newest(answers)

@@ -4,7 +4,13 @@ import pytest
 from msgspec import structs
 
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import BadInput, ConfigurationRefused, NotAuthorized, ObjectWatchGap
+from ares.model.errors import (
+    BadInput,
+    ConfigurationRefused,
+    NotAuthorized,
+    ObjectWatchGap,
+    Unavailable,
+)
 from ares.model.identity import CallId, ClientId, ObjectName
 from ares.model.messages import ChangedObjects, Describe, ListedObject, PutData, Reason, Refused
 from ares.model.tag import Tag
@@ -248,12 +254,28 @@ def test_a_write_that_rests_at_one_server_is_completed_by_the_watch():
     assert world.replicas["s2"].hosted[ABD.id].objects.newest(KEY) == tag(1)
 
 
-def refuse_writes(monkeypatch) -> None:
+def refuse_writes(monkeypatch, error=None) -> None:
     def refused(*_):
-        raise NotAuthorized("no", "")
+        raise error or NotAuthorized("no", "")
         yield
 
     monkeypatch.setattr(object_watch, "propagate", refused)
+
+
+def test_full_disks_end_no_watch(monkeypatch):
+    world = ProtocolWorld(ABD, range(3))
+    writer, watcher = world.client(), world.client()
+    watch = ObjectWatch("p/")
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and source is writer and target != "s0"
+    )
+    writer.start(write(writer.view, KEY, b"1"))
+    world.until(lambda: world.replicas["s0"].hosted[ABD.id].objects.newest(KEY) is not None)
+    world.down.add("s1")
+    with monkeypatch.context() as full:
+        refuse_writes(full, Unavailable(2, 1, {}, "the disk is full"))
+        assert rounds(watcher, watch, ROUNDS_UNTIL_READ + 2) == []
+    assert rounds(watcher, watch, 3 * ROUNDS_UNTIL_READ) == [(KEY, 1, False)]
 
 
 def test_a_client_that_may_not_write_leaves_the_version_to_its_writer(monkeypatch):
