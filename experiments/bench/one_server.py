@@ -3,8 +3,9 @@
 Each function is a measurement in a process of its own (alone.py). `fill` writes a journal; `start`
 reads the journal as a starting server does. `churn` creates names of a write-once domain (rule R25)
 and drops most of them, with the compaction of the journal, and measures the memory and the disk
-that they leave behind. Names are in no order, as names made of digests. A pause is the time in
-which the server answers no other client.
+that they leave behind. Names are in no order, as names made of digests. A pause is the processor
+time in which the server answers no other client: no step waits for a disk, and other work of the
+machine does not count.
 """
 
 import asyncio
