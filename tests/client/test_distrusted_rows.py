@@ -5,6 +5,8 @@ from contextlib import suppress
 
 import ares
 from ares.bucket.commands import KeepSnapshot
+from ares.bucket.index_records import Blob
+from ares.client.buckets.blob_store import BlobStore
 from ares.client.buckets.upkeep.bucket_snapshots import SnapshotName
 from tests.client.test_bucket_snapshots import (
     LIMIT_S,
@@ -67,3 +69,31 @@ async def test_a_snapshot_of_different_rows_is_marked_and_loaded_last(store, buc
     assert order == [old.position, new.position]
     await snapshots.sweep(index)
     assert any(name.startswith(marked) for name in await names(store)), "with its snapshot"
+
+
+async def test_rows_begin_anew_ever_more_rarely(bucket, opened):
+    """Others that stay wrong differ at every beat: their victim folds no snapshot each time."""
+    other = await opened()
+    index = await index_of(other)
+    index.state.put(WRONG_ROW, b"wrong")
+    index.fold.save()
+    for distrusted, kept in ((2, True), (5, True), (7, False)):
+        index = await index_of(other)
+        other._buckets.distrusted = distrusted
+        await asyncio.sleep(0)  # its tasks begin
+        index.distrust("a test")
+        table = (await index_of(other)).state.table
+        assert (table.get(WRONG_ROW) is not None) is kept
+
+
+async def test_a_snapshot_without_a_mark_stops_no_process(bucket, monkeypatch):
+    async def refused(*_):
+        raise ares.Unavailable(2, 1, {})
+
+    await bucket.put("key", b"1")
+    index = await index_of(bucket)
+    blob = Blob(index.session.number, 1, 1)
+    monkeypatch.setattr(BlobStore, "create", refused)
+    index.distrust("a test", KeepSnapshot(index.state.position, bytes(16), blob))
+    assert await (await bucket.get("key")).read() == b"1"
+    assert bucket._buckets.distrusted == 1

@@ -140,7 +140,8 @@ class Buckets:
 
         ``failure``: the end of the last life. A file that failed once may fail at each save. Rows
         that differed twice from those of others begin anew, though they have their digest: a fault
-        that is mended may have made them.
+        that is mended may have made them. Then so do the 4th, 8th, ...: if the others are wrong,
+        the fold of a whole snapshot helps nobody.
         """
         self._table.close()
         if isinstance(failure, RowTableFailed):
@@ -153,7 +154,8 @@ class Buckets:
             opening.add_done_callback(_close_unused)
             raise
         try:
-            if isinstance(failure, RowsDistrusted) and self.distrusted % 2 == 0:
+            often = self.distrusted > 1 and self.distrusted.bit_count() == 1
+            if isinstance(failure, RowsDistrusted) and often:
                 table.clear()
                 table.save(Saved(0, 0))
             if table.saved().position < max(first, 1):

@@ -195,12 +195,18 @@ class BucketSnapshots:
     async def doubt(self, snapshot: KeepSnapshot, timeout_s: float | None) -> None:
         """Mark a snapshot whose rows differ from those of this process: others are loaded first.
 
-        A mark by a process with wrong rows costs the fold of more of the log, once.
+        A mark by a process with wrong rows costs the fold of more of the log, once. A domain that
+        takes no mark is no reason not to serve.
         """
         blob = snapshot.blob
         name = SnapshotName(snapshot.position, blob.session, blob.counter)
         mark = name.part(f"{_DOUBT_PART}{secrets.token_hex(8)}")  # names are used once
-        await self._domain.create(mark, b"", timeout_s)
+        try:
+            await self._domain.create(mark, b"", timeout_s)
+        except AresError as error:
+            log.warning(
+                "the snapshot of different rows at %d has no mark: %s", name.position, error
+            )
 
     async def _whole(self, first: int, timeout_s: float | None) -> list[SnapshotName]:
         """Return the snapshots with a manifest, as far as servers answer, the best first.
