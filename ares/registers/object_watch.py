@@ -336,7 +336,10 @@ class ObjectWatch:
         """
         self.rounds += 1
         ids = {configuration.id for configuration in active}
+        has_left = any(id not in ids for id, _ in self._places)
         self._places = {key: place for key, place in self._places.items() if key[0] in ids}
+        if has_left and not self._resuming and len(self._open) > OPEN_NAMES_MAX:
+            self._begin_again()
         self.able = {id: able for id, able in self.able.items() if id in ids}
         if self._resuming:
             assert self.point is not None, "a watch resumes from a point"
@@ -349,6 +352,15 @@ class ObjectWatch:
         if not self._resuming and len(active) == 1 and len(self._open) <= OPEN_NAMES_MAX:
             self._move_point(active[0])
         return notices
+
+    def _begin_again(self) -> None:
+        """Read the listings again, after a configuration was left with too many open versions.
+
+        Versions that never completed there are nowhere else, and would hold the point for ever. The
+        listings have all others.
+        """
+        self._places.clear()
+        self._open.clear()
 
     def _end_resuming(self, configuration: Configuration) -> None:
         """Tell the settled versions, except for those told before the point."""

@@ -132,6 +132,21 @@ def test_a_resumed_watch_tells_versions_of_a_later_configuration():
     assert [listed.name for listed in watch.end_round([ABD, NEXT])] == [KEY]
 
 
+def test_incomplete_versions_of_a_configuration_that_was_left_do_not_hold_the_point():
+    watch = watching()
+    watch.able[NEXT.id] = NEXT.server_ids
+    ghosts = [(f"p/{number}", 1) for number in range(OPEN_NAMES_MAX + 1)]
+    watch.take(ABD, {"s0": reply(*ghosts), "s1": reply()})
+    watch.take(NEXT, {"s0": reply((KEY, 2)), "s1": reply()})
+    assert watch.end_round([ABD, NEXT]) == []
+    for _ in range(2):
+        watch.take(NEXT, {"s0": reply((KEY, 2)), "s1": reply()})
+        watch.end_round([NEXT])
+    assert watch.point == WatchPoint(NEXT.id, {"s0": (EPOCH, 0), "s1": (EPOCH, 0)}, (KEY,))
+    watch.take(NEXT, {"s2": reply((KEY, 2)), "s1": reply()})
+    assert [listed.name for listed in watch.end_round([NEXT])] == [KEY]
+
+
 def test_a_resumed_watch_whose_configuration_was_left_says_so():
     with pytest.raises(ObjectWatchGap, match="Nothing is lost"):
         resumed().end_round([NEXT])
