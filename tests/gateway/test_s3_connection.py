@@ -82,8 +82,9 @@ def pieces(*data, error=None):
 
 
 async def eventually(condition):
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 # -- requests and answers --------------------------------------------------------------------------
