@@ -170,21 +170,20 @@ def test_workers_end_when_their_parent_is_gone(cli: Cli) -> None:
         time.sleep(0.05)
 
 
+def run(*words: str | Path) -> tuple[Any, str]:
+    """Run a command with success; return its result and its notes."""
+    done = subprocess.run(ares_cli(*words, "--json"), capture_output=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout), done.stderr.decode()
+
+
 def test_up_starts_a_gateway_and_down_stops_it(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     [listen] = free_addresses(1)
     _, port = split_address(listen)
-
-    def run(*words: str | Path) -> Any:
-        done = subprocess.run(
-            ares_cli(*words, "--json"), capture_output=True, check=False, timeout=240
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout)
-
     run("init", directory, "--servers", "3", "--consensus", "1", "--base-port", "0")
     up = ("up", directory, "--detach", "--gateway", "--gateway-port", str(port))
-    told = run(*up)["gateway"]
+    told = run(*up)[0]["gateway"]
     try:
         assert told["endpoint"] == f"http://127.0.0.1:{port}"
         key = key_of(told)
@@ -192,10 +191,25 @@ def test_up_starts_a_gateway_and_down_stops_it(tmp_path: Path) -> None:
         # s2 is in the chain of the log: the autopilot leaves it out while the client waits
         os.kill(int((directory / "run/s2.pid").read_text()), signal.SIGKILL)
         assert ask(listen, signed(key, "PUT", "/photos/cat", b"cat")).status == 200
-        assert run("down", directory)["stopped"][0] == "gateway"
-        again = run(*up)["gateway"]
+        assert run("down", directory)[0]["stopped"][0] == "gateway"
+        again = run(*up)[0]["gateway"]
         assert "secret_key" not in again
         assert ask(listen, signed(key, "HEAD", "/photos")).status == 200
     finally:
         run("down", directory)
     assert not Path(f"/proc/{told['pid']}").exists()
+
+
+def test_up_says_that_a_cluster_that_runs_in_part_gets_no_autopilot(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    [listen] = free_addresses(1)
+    run("init", directory, "--servers", "3", "--consensus", "1", "--base-port", "0")
+    try:
+        run("up", directory, "--detach")
+        os.kill(int((directory / "run/s2.pid").read_text()), signal.SIGKILL)
+        port = str(split_address(listen)[1])
+        told, notes = run("up", directory, "--detach", "--gateway", "--gateway-port", port)
+        assert told["gateway"]["endpoint"] == f"http://{listen}"
+        assert "the autopilot is not added" in notes
+    finally:
+        run("down", directory)

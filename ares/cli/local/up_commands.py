@@ -98,6 +98,12 @@ def up(
         settings, missing = _ready_to_start(directory, settings, supervisor, fresh)
         if gateway and len(missing) == len(settings.processes()):
             settings, missing = _with_autopilot(common, settings, gateway_port)
+        elif gateway and settings.members and settings.autopilot is None:
+            typer.echo(
+                "note: lost servers will not be replaced: processes of this cluster run, hence the "
+                "autopilot is not added. 'ares-cli down' and 'up --gateway' add it",
+                err=True,
+            )
         if not started_before(settings):  # the cluster file may still be corrected
             supervisor.check_ports(missing, _other_ports(directory, settings))
         lost = lost_directories(settings, {member.id for member in missing})
