@@ -1,23 +1,24 @@
 """Watches of a domain's objects: every last change is told, and never backwards (rule R26).
 
 A round asks a quorum of each configuration from the last finalized to the last for the versions
-stored since the last round. A server's answers are a sequence without holes: first its listing,
-from a position of its list of recent changes on, and then the changes after that position. Hence a
-completed write is told: its quorum meets the quorum of a round, and the common server either has
-the version in its listing or stores the version later. The same holds after a server lost its list,
-which begins with the listing again, and in a new configuration, which begins with the listings of
-all its servers. An earlier configuration may be left once a later one is finalized: the mover
-brings every version completed there.
+stored since the last round. The answers of a server are a sequence without holes: first the
+listing, from a position of the list of recent changes on, and then the changes after this position.
+Hence a completed write is told: the quorums of the write and of the round meet, and the common
+server either has the version in the listing or stores the version later. The same holds after a
+server lost the list of changes and begins with the listing again, and in a new configuration, which
+begins with the listings of all servers. An earlier configuration may be left once a later
+configuration is finalized: the mover brings every completed version there.
 
-A version is told when a quorum of a configuration has reported it, each server before it heard of a
-successor (:func:`ares.registers.operations.at_quorum`), or after a read has brought it to a quorum.
-Every read that begins later finds it, or a newer version. The watch knows the versions that it told
-and tells no older version; hence it needs memory for each name with the prefix.
+A version is told when a quorum of a configuration has reported the version, each server before
+hearing of a successor (:func:`ares.registers.operations.at_quorum`), or after a read has brought
+the version to a quorum. Every later read finds this version, or a newer version. The watch knows
+the told versions and tells no older version; hence a watch needs memory for each name with the
+prefix.
 
-A *point* is the list of positions of a quorum, and of the few versions not told yet: all other
-changes up to these positions were told. A watch that begins at a point reads the listings as well,
-and tells a version only if the version is among the changes after the point at some server, or no
-server without a hole since the point reported it.
+A *point* is the list of positions of a quorum, and of the few versions not told yet: all earlier
+changes were told. A watch from a point on reads the listings as well, and tells a version only if
+the version is among the changes after the point at some server, or no server without a hole since
+the point reported the version.
 """
 
 import base64
@@ -85,7 +86,7 @@ ROUNDS_UNTIL_ASKED = 100
 
 ALL_ANSWERS_S = 0.5
 SOME_KNOWN_S = 2.0
-"""Wait for a quorum of the known servers before the other servers are asked again."""
+"""Wait for a quorum of the known servers before the remaining servers are asked again."""
 
 POINT_CHARACTERS_MAX = 256 * 1024
 
@@ -488,7 +489,7 @@ def _able_servers(configuration: Configuration) -> Operation[tuple[ServerId, ...
 
 
 def _read_due(view: View, watch: ObjectWatch) -> Operation[None]:
-    """Look for the versions that are due, and bring those to a quorum that no quorum has.
+    """Look for the due versions, and bring a version to a quorum if no quorum has the version.
 
     A look needs no memory for values, and waits for servers that are never the first to answer: a
     completed version may be there. A client with the role read cannot bring a version to a quorum:

@@ -1,10 +1,10 @@
 """The recent changes of a server, for watches (rule R26): a bounded list in memory.
 
-The list begins with the first request of any watch, and costs nothing before. It ends when as many
-changes as it holds came without a request: nobody can need the changes any more. It also ends when
-it kept a server without a journal from its compiled core for many turns. A list has an epoch, which
-no other list of any server process has: a watcher that meets another epoch, or whose position is
-older than the list, has missed changes, and reads the listing again.
+The list begins with the first request of any watch, and costs nothing before. The list ends when
+more changes came without a request than the list holds: no watch can need the changes any more. The
+list also ends after it kept a server without a journal from the compiled core for many turns. The
+epoch of a list is different from the epochs of all lists of all server processes: a watch with
+another epoch, or with a position before the list, has missed changes, and reads the listing again.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ CHANGE_CHARACTERS_MAX = 4 * 1024 * 1024
 class RecentChanges:
     """The last changes of all configurations of a server.
 
-    ``new_epoch`` returns a number that it never returned before, in any process. ``kept``: most
-    changes in the list. ``recording``: the list exists, and every change is to be noted.
+    ``new_epoch`` returns a new number at each call, in all processes. ``kept``: most changes in the
+    list. ``recording``: the list exists, and every change is to be noted.
     ``newest``: the position of the newest change; the first change has position 1.
     """
 
@@ -90,10 +90,10 @@ class RecentChanges:
     def since(
         self, position: int, configuration: ConfigurationId, prefix: str
     ) -> tuple[int, tuple[ListedObject, ...]]:
-        """Look at the next PAGE_OBJECTS_MAX changes after ``position``, all of them here.
+        """Look at the next PAGE_OBJECTS_MAX changes after ``position``, all of which are here.
 
-        Returns the position of the last, and the versions of ``configuration`` whose names begin
-        with ``prefix``.
+        Returns the position of the last change, and the versions of ``configuration`` with names
+        that begin with ``prefix``.
         """
         last = min(position + PAGE_OBJECTS_MAX, self.newest)
         looked_at = [self._changes[at] for at in range(position + 1, last + 1)]
