@@ -27,7 +27,7 @@ LIMIT_S = 60.0
 SERVES_S = 3.0
 """Seconds after which a serving command is asked to stop."""
 
-SERVING = {"up", "server", "consensus", "gateway", "top"}
+SERVING = {"up", "server", "consensus", "gateway", "top", "watch"}
 _PACKAGES = tuple(
     f"ares.{name}."
     for name in (
