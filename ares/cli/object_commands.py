@@ -17,7 +17,7 @@ from ares.cli.local_files import (
     standard_output,
     write_output,
 )
-from ares.cli.options import Result, SharedOptions, print_line, with_manager
+from ares.cli.options import NamePrefix, Result, SharedOptions, print_line, with_manager
 from ares.cli.terminal import printable, size
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN
@@ -154,12 +154,7 @@ def _unescaped(key: str) -> str:
 
 def ls(
     common: SharedOptions,
-    prefix: Annotated[
-        str,
-        typer.Argument(
-            metavar="[PREFIX]", help="Only names that begin with PREFIX.", show_default=False
-        ),
-    ] = "",
+    prefix: NamePrefix = "",
     domain: Domain = DEFAULT_DOMAIN,
 ) -> None:
     """List the objects of a domain, one name per line, in order.
@@ -204,12 +199,7 @@ def stat(common: SharedOptions, key: Key, domain: Domain = DEFAULT_DOMAIN) -> No
 
 def watch(
     common: SharedOptions,
-    prefix: Annotated[
-        str,
-        typer.Argument(
-            metavar="[PREFIX]", help="Only names that begin with PREFIX.", show_default=False
-        ),
-    ] = "",
+    prefix: NamePrefix = "",
     domain: Domain = DEFAULT_DOMAIN,
     since: Annotated[
         str | None,

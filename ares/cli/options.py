@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+NamePrefix = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PREFIX]", help="Only names that begin with PREFIX.", show_default=False
+    ),
+]
+
 
 def _switch(name: str, help: str) -> Any:
     return typer.Option(

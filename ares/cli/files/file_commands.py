@@ -28,7 +28,7 @@ from ares.cli.files.put_report import (
     shell_words,
 )
 from ares.cli.local_files import is_stream, local_source, local_target, reporting_interruption
-from ares.cli.options import SharedOptions, with_manager
+from ares.cli.options import NamePrefix, SharedOptions, with_manager
 from ares.cli.terminal import Show, parse_seconds, printable, progress_bar, size
 from ares.model.errors import BadInput, ObjectNotFound
 from ares.model.identity import FILE_DOMAINS
@@ -287,12 +287,7 @@ def get(
 
 def files(
     common: SharedOptions,
-    prefix: Annotated[
-        str,
-        typer.Argument(
-            metavar="[PREFIX]", help="Only names that begin with PREFIX.", show_default=False
-        ),
-    ] = "",
+    prefix: NamePrefix = "",
     domain: Annotated[
         str | None,
         typer.Option(

