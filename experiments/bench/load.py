@@ -101,7 +101,7 @@ class LoadExtent(NamedTuple):
     """Number of operations due in a second (an open loop)."""
 
     timed: bool = False
-    """Whether the result has each operation."""
+    """The result has each operation."""
 
 
 class Generators:

@@ -1,4 +1,4 @@
-"""Rows that are wrong, with their digest, are given up; snapshots of such rows are loaded last."""
+"""Wrong rows with a fitting digest are given up; snapshots of such rows are loaded last."""
 
 import asyncio
 from contextlib import suppress
@@ -29,7 +29,7 @@ WRONG_ROW = b"z a row that no command made"
 async def test_two_processes_with_different_rows_go_on_after_a_fold_from_the_begin(
     store, bucket, opened
 ):
-    """The rows of the second have their digest, as those of a fault that is mended."""
+    """Fold again a process with wrong rows and a fitting digest, as after a mended fault."""
     other = await opened()
     await bucket.put("key", b"1")
     await other.stat("key")
@@ -72,7 +72,7 @@ async def test_a_snapshot_of_different_rows_is_marked_and_loaded_last(store, buc
 
 
 async def test_rows_begin_anew_ever_more_rarely(bucket, opened):
-    """Others that stay wrong differ at every beat: their victim folds no snapshot each time."""
+    """Fold snapshots ever more rarely beside a process with rows that stay wrong."""
     other = await opened()
     index = await index_of(other)
     index.state.put(WRONG_ROW, b"wrong")

@@ -1,4 +1,4 @@
-"""The smallest bench, with real processes: its results have the right shape (experiments/bench)."""
+"""The smallest bench, with real processes: the results have the right shape (experiments/bench)."""
 
 import json
 import shutil
@@ -77,7 +77,7 @@ def test_stores_apart_wait_for_late_packets(tmp_path):
 @pytest.mark.slow
 @pytest.mark.process
 def test_measurements_alone_have_figures_and_the_memory_of_their_process(tmp_path):
-    """The parts of an index follow one another; a server starts from a journal, and drops names."""
+    """The parts of an index follow in order; a server starts from a journal, and drops names."""
     index, filled, churned = (tmp_path / name for name in ("index", "filled", "churned"))
     for directory in (index, filled, churned):
         directory.mkdir()
@@ -91,7 +91,7 @@ def test_measurements_alone_have_figures_and_the_memory_of_their_process(tmp_pat
 
 
 def points_in(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the points that the page of ``out`` shows, by the name of the run."""
+    """Return the points on the page of ``out``, by the name of the run."""
     page = (out / "report.html").read_text()
     data = json.loads(
         page.split('<script id="data" type="application/json">')[1].split("</script>")[0]

@@ -16,7 +16,7 @@ from ares.replica.configuration_state import ConfigurationState
 
 
 def notices_at_the_first_report() -> Any:
-    """Tell a version as soon as a single server reports it."""
+    """Tell a version at the report of a single server."""
     report = ObjectWatch._report
 
     def hasty(self: ObjectWatch, configuration: Configuration, *rest: Any) -> None:
@@ -28,7 +28,7 @@ def notices_at_the_first_report() -> Any:
 
 
 def notices_that_go_back() -> Any:
-    """Forget the versions that were told."""
+    """Forget the told versions."""
     settle = ObjectWatch._settle
 
     def forgetful(self: ObjectWatch, version: OpenVersion) -> None:
@@ -39,7 +39,7 @@ def notices_that_go_back() -> Any:
 
 
 def gaps_that_are_not_told() -> Any:
-    """Let a server without all changes go on with later changes, without its listing."""
+    """Let a server without all changes go on with later changes, without a listing."""
     watch_objects = ConfigurationState.watch_objects
 
     def silent(self: ConfigurationState, request: WatchObjects) -> ChangedObjects:
@@ -64,7 +64,7 @@ def watches_that_forget_the_next_configuration() -> Any:
 
 
 def watches_that_leave_a_configuration_too_early() -> Any:
-    """Watch the last configuration only, before it is final."""
+    """Watch the last configuration only, before the finalization."""
     take = ObjectWatch.take
 
     def hasty(
